@@ -1,0 +1,128 @@
+import { ArgumentError } from "./error.ts";
+import { native } from "./native.ts";
+
+/**
+ * Memory that stays where it is: an `ArrayBuffer` of our own, its views and its
+ * address.
+ *
+ * At least 1024 bytes are allocated, as a buffer first, so that no runtime keeps
+ * the bytes inline and moves them later. The address is valid while the object
+ * is reachable.
+ */
+export interface Pinned {
+  /** Address of byte 0. */
+  readonly address: number;
+  /** The usable length in bytes. */
+  readonly byteLength: number;
+  /** All bytes. */
+  readonly bytes: Uint8Array;
+  /** All bytes, as a `DataView`. */
+  readonly view: DataView;
+}
+
+/** A place inside a `DataView`: where a struct at some address can be read and written without a copy. */
+export interface Window {
+  /** The view that covers the place. */
+  view: DataView;
+  /** Byte offset of the place in `view`. */
+  offset: number;
+}
+
+const MINIMUM_BYTES = 1024;
+
+/**
+ * Allocates zeroed memory with a fixed address.
+ *
+ * @param byteLength usable bytes, ≥ 0
+ * @throws {ArgumentError} when `byteLength` is not a non-negative integer
+ */
+export function pinned(byteLength: number): Pinned {
+  if (!Number.isSafeInteger(byteLength) || byteLength < 0) {
+    throw new ArgumentError(`Cannot allocate ${byteLength} bytes: not a non-negative integer`);
+  }
+  const buffer = new ArrayBuffer(Math.max(byteLength, MINIMUM_BYTES));
+  const bytes = new Uint8Array(buffer, 0, byteLength);
+  return {
+    address: native().addressOf(new Uint8Array(buffer)),
+    byteLength,
+    bytes,
+    view: new DataView(buffer, 0, byteLength),
+  };
+}
+
+/** Pinned memory that {@linkcode windowAt} knows: argument structs that a device in this process reads and writes. */
+const registered: Pinned[] = [];
+let recent: Pinned | undefined;
+
+/**
+ * Lets {@linkcode windowAt} find `memory` without a foreign view. The caller
+ * unregisters it when done; registering is only a matter of speed.
+ */
+export function registerPinned(memory: Pinned): void {
+  registered.push(memory);
+  recent = memory;
+}
+
+/** Undoes {@linkcode registerPinned}. Unknown memory is ignored. */
+export function unregisterPinned(memory: Pinned): void {
+  const index = registered.indexOf(memory);
+  if (index >= 0) registered.splice(index, 1);
+  if (recent === memory) recent = undefined;
+}
+
+/**
+ * Fills `into` with the place of `length` bytes at `address` in this process.
+ *
+ * What must hold: the bytes are mapped, and stay so while the window is used.
+ * Registered memory costs a comparison; anything else a foreign view.
+ */
+export function windowAt(address: number, length: number, into: Window): Window {
+  const memory = find(address, length);
+  if (memory !== undefined) {
+    into.view = memory.view;
+    into.offset = address - memory.address;
+  } else {
+    into.view = new DataView(native().bufferAt(address, Math.max(length, 1)));
+    into.offset = 0;
+  }
+  return into;
+}
+
+/**
+ * The bytes at `address` in this process, without a copy. What must hold: they
+ * are mapped, and stay so while the result is used.
+ *
+ * @param length 0 … 4 GiB
+ */
+export function bytesAt(address: number, length: number): Uint8Array {
+  if (length === 0) return new Uint8Array(0);
+  const memory = find(address, length);
+  if (memory !== undefined) {
+    const offset = address - memory.address;
+    return memory.bytes.subarray(offset, offset + length);
+  }
+  return new Uint8Array(native().bufferAt(address, length));
+}
+
+/**
+ * The address of a view's first byte; valid while the caller keeps its buffer
+ * alive. 0 for an empty view.
+ *
+ * @throws {ArgumentError} for a view of a resizable buffer, which may move
+ */
+export function addressOf(view: ArrayBufferView): number {
+  if ((view.buffer as ArrayBuffer).resizable === true) {
+    throw new ArgumentError("Cannot take the address of a resizable buffer: it may move", {
+      hint: "Copy the bytes into a buffer of fixed length.",
+    });
+  }
+  return view.byteLength === 0 ? 0 : native().addressOf(view);
+}
+
+function find(address: number, length: number): Pinned | undefined {
+  if (recent !== undefined && address >= recent.address && address + length <= recent.address + recent.byteLength) return recent;
+  for (const memory of registered) {
+    if (address >= memory.address && address + length <= memory.address + memory.byteLength) return recent = memory;
+  }
+  return undefined;
+}

@@ -1,4 +1,4 @@
-import { dlopen, type Library, type Pointer, ptr, read, toArrayBuffer } from "bun:ffi";
+import { dlopen, FFIType, type Library, type Pointer, ptr, read, toArrayBuffer } from "bun:ffi";
 import { NeuronError } from "./error.ts";
 import type { Native } from "./native.ts";
 
@@ -21,15 +21,15 @@ const SYMBOLS = {
   // int fallocate(int fd, int mode, off_t offset, off_t len)
   fallocate: { args: ["i32", "i32", "i64", "i64"], returns: "i32" },
   // ssize_t pread(int fd, void *buf, size_t count, off_t offset)
-  pread: { args: ["i32", "ptr", "u64", "i64"], returns: "i64_fast" },
+  pread: { args: ["i32", "ptr", "u64", "i64"], returns: FFIType.i64_fast },
   // ssize_t pwrite(int fd, const void *buf, size_t count, off_t offset)
-  pwrite: { args: ["i32", "ptr", "u64", "i64"], returns: "i64_fast" },
+  pwrite: { args: ["i32", "ptr", "u64", "i64"], returns: FFIType.i64_fast },
   // ssize_t read(int fd, void *buf, size_t count)
-  read: { args: ["i32", "ptr", "u64"], returns: "i64_fast" },
+  read: { args: ["i32", "ptr", "u64"], returns: FFIType.i64_fast },
   // ssize_t write(int fd, const void *buf, size_t count)
-  write: { args: ["i32", "ptr", "u64"], returns: "i64_fast" },
+  write: { args: ["i32", "ptr", "u64"], returns: FFIType.i64_fast },
   // long syscall(long number, ...)
-  syscall: { args: ["i64", "i64", "i64", "i64", "i64", "i64", "i64"], returns: "i64_fast" },
+  syscall: { args: ["i64", "i64", "i64", "i64", "i64", "i64", "i64"], returns: FFIType.i64_fast },
   // int *__errno_location(void)
   __errno_location: { args: [], returns: "ptr" },
 } as const;
@@ -45,8 +45,7 @@ export function createNative(): Native {
   const errnoAt = symbols.__errno_location() as Pointer;
   const failed = (): number => -read.i32(errnoAt, 0);
   const address = (value: number): Pointer => value as Pointer;
-  // The type table lacks the string "i64_fast", whose results are numbers where they fit.
-  const result = (value: unknown): number => Number(value) < 0 ? failed() : Number(value);
+  const result = (value: number | bigint): number => Number(value) < 0 ? failed() : Number(value);
 
   return {
     runtime: "bun",
@@ -88,7 +87,7 @@ function openLibc(): Library<typeof SYMBOLS> {
   let last: unknown;
   for (const name of ["libc.so.6", "libc.so", `libc.musl-${process.arch === "arm64" ? "aarch64" : "x86_64"}.so.1`]) {
     try {
-      return dlopen<typeof SYMBOLS>(name, SYMBOLS);
+      return dlopen(name, SYMBOLS);
     } catch (error) {
       last = error;
     }

@@ -3,7 +3,7 @@ import { addressOf, pinned } from "./memory.ts";
 import { type Id64, readI64, readId64, readU64, writeI64, writeId64, writeU64 } from "./u64.ts";
 
 /** What a field holds. `u64` and `ptr` are checked safe numbers, `id64` a number or bigint, `chars` NUL-padded text. */
-export type FieldKind = "u8" | "u16" | "u32" | "i32" | "i64" | "u64" | "id64" | "ptr" | "chars" | "bytes";
+export type FieldKind = "u8" | "i8" | "u16" | "u32" | "i32" | "i64" | "u64" | "id64" | "ptr" | "chars" | "bytes";
 
 /** One field of a struct. */
 export interface Field<K extends FieldKind = FieldKind, N extends number | undefined = number | undefined> {
@@ -122,6 +122,8 @@ function maker<K extends FieldKind>(kind: K, bytes: number): Make<K> {
 
 /** An unsigned byte, or an array of them. */
 export const u8: Make<"u8"> = maker("u8", 1);
+/** A signed byte, or an array of them. */
+export const i8: Make<"i8"> = maker("i8", 1);
 /** An unsigned 16-bit field, or an array. */
 export const u16: Make<"u16"> = maker("u16", 2);
 /** An unsigned 32-bit field, or an array. */
@@ -157,6 +159,7 @@ type Setter = (view: DataView, offset: number, value: never) => void;
 
 const READ: Readonly<Record<Exclude<FieldKind, "chars" | "bytes">, Getter>> = {
   u8: (view, offset) => view.getUint8(offset),
+  i8: (view, offset) => view.getInt8(offset),
   u16: (view, offset) => view.getUint16(offset, true),
   u32: (view, offset) => view.getUint32(offset, true),
   i32: (view, offset) => view.getInt32(offset, true),
@@ -168,6 +171,7 @@ const READ: Readonly<Record<Exclude<FieldKind, "chars" | "bytes">, Getter>> = {
 
 const WRITE: Readonly<Record<Exclude<FieldKind, "chars" | "bytes">, Setter>> = {
   u8: (view, offset, value: number) => view.setUint8(offset, value),
+  i8: (view, offset, value: number) => view.setInt8(offset, value),
   u16: (view, offset, value: number) => view.setUint16(offset, value, true),
   u32: (view, offset, value: number) => view.setUint32(offset, value, true),
   i32: (view, offset, value: number) => view.setInt32(offset, value, true),

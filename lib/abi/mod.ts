@@ -1,0 +1,10 @@
+/** The driver's and the runtime's binary interface as data: structs, requests, enums, geometry. */
+export * from "./architecture.ts";
+export * from "./driver_copy.ts";
+export * from "./driver_core.ts";
+export * from "./driver_enums.ts";
+export * from "./driver_info.ts";
+export * from "./driver_memory.ts";
+export * from "./driver_queues.ts";
+export * from "./request.ts";
+export * from "./requests.ts";

@@ -1,0 +1,55 @@
+import { bytesAt, type Window, windowAt } from "../../ffi/memory.ts";
+
+/**
+ * The memory of the process that issues a request, as the kernel sees it.
+ *
+ * Transfers return the number of bytes NOT copied, as `copy_from_user` and
+ * `copy_to_user` do: 0 is success, anything else a fault after that many bytes
+ * were left over.
+ */
+export interface UserMemory {
+  /** Copies `into.length` bytes from `address`. Returns the bytes not copied. */
+  read(address: number, into: Uint8Array): number;
+  /** Copies `from` to `address`. Returns the bytes not copied. */
+  write(address: number, from: Uint8Array): number;
+  /**
+   * Opens `length` bytes at `address` as a place where a small struct can be
+   * read and written: the caller's own memory, or a staged copy. `into` is
+   * filled and reused. Returns the bytes that could not be read (0 = all there).
+   * Changes become visible to the caller at `commit`.
+   */
+  open(address: number, length: number, into: Window): number;
+  /** Makes changes in a window of `open` visible. Returns the bytes not copied. */
+  commit(address: number, length: number, window: Window): number;
+}
+
+/** The first page is never mapped, and user addresses end at 2^47. */
+const LOWEST = 65536;
+const HIGHEST = 2 ** 47;
+
+/**
+ * The memory of this very process: no copies for structs, one for data. Only
+ * addresses outside user space fault; what must hold for the others is that they
+ * are mapped, as for any pointer given to a C library.
+ */
+export function ownMemory(): UserMemory {
+  const bad = (address: number, length: number) => !(address >= LOWEST && address + length <= HIGHEST);
+  return {
+    read(address, into) {
+      if (bad(address, into.length)) return into.length;
+      into.set(bytesAt(address, into.length));
+      return 0;
+    },
+    write(address, from) {
+      if (bad(address, from.length)) return from.length;
+      bytesAt(address, from.length).set(from);
+      return 0;
+    },
+    open(address, length, into) {
+      if (bad(address, length)) return length;
+      windowAt(address, length, into);
+      return 0;
+    },
+    commit: () => 0,
+  };
+}

@@ -8,3 +8,4 @@ export * from "./driver_memory.ts";
 export * from "./driver_queues.ts";
 export * from "./request.ts";
 export * from "./requests.ts";
+export * from "./runtime_dmem.ts";

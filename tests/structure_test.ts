@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+
+/** What each folder may import besides itself. `report` takes types only, from anywhere below it. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  "ffi": [],
+  "lib/abi": ["ffi"],
+  "lib/driver": ["ffi", "lib/abi"],
+  "lib/fake": ["ffi", "lib/abi"],
+  "lib/dmem": ["ffi", "lib/abi", "lib/driver", "lib/report"],
+  "lib/neff": ["ffi", "lib/abi"],
+  "lib/plan": ["ffi", "lib/abi", "lib/driver", "lib/dmem", "lib/neff", "lib/report"],
+  "lib/runtime": ["ffi", "lib/abi", "lib/driver", "lib/fake", "lib/dmem", "lib/neff", "lib/plan", "lib/report"],
+  "lib/report": ["ffi", "lib/abi"],
+  "lib/cli": ["ffi", "lib/abi", "lib/driver", "lib/fake", "lib/dmem", "lib/neff", "lib/plan", "lib/runtime", "lib/report", "mod.ts"],
+};
+
+interface Import {
+  readonly from: string;
+  readonly to: string;
+  readonly typeOnly: boolean;
+}
+
+const files = [...sources("ffi"), ...sources("lib"), "mod.ts"];
+const imports = files.flatMap(importsOf);
+
+test("imports go one way between the folders of the house", () => {
+  const wrong = imports.filter(({ from, to, typeOnly }) => {
+    const [source, target] = [folderOf(from), folderOf(to)];
+    if (source === target || source === "mod.ts") return false;
+    if (source === "lib/report" && typeOnly) return false;
+    return !(MAY_IMPORT[source] ?? []).includes(target);
+  });
+  assert.deepEqual(wrong.map(({ from, to }) => `${from} → ${to}`), []);
+  assert.ok(imports.length > 20, `only ${imports.length} imports seen`);
+});
+
+test("no module imports itself through others", () => {
+  const graph = new Map<string, string[]>();
+  for (const { from, to, typeOnly } of imports) if (!typeOnly) graph.set(from, [...(graph.get(from) ?? []), to]);
+  assert.deepEqual(findCycle(graph), undefined);
+});
+
+test("only ffi names bun:ffi or Deno", () => {
+  const wrong = files.filter((file) => !file.startsWith("ffi/"))
+    .filter((file) => /["']bun:|\bDeno\.|\bglobalThis[^\n]*Deno\b/.test(code(file)));
+  assert.deepEqual(wrong, []);
+});
+
+test("files are snake_case and carry at most 400 lines", () => {
+  for (const file of files) {
+    assert.match(file.split("/").at(-1)!, /^[a-z0-9]+(_[a-z0-9]+)*\.ts$/, file);
+    const lines = code(file).split("\n").length;
+    assert.ok(lines <= 401, `${file} has ${lines} lines`);
+  }
+});
+
+test("every export has a doc comment", () => {
+  const missing = files.flatMap((file) => {
+    const lines = code(file).split("\n");
+    return lines.flatMap((line, index) => {
+      if (!/^export (abstract )?(async )?(function|class|const|interface|type)\b/.test(line)) return [];
+      if (/^export type \{/.test(line)) return [];
+      const before = lines.slice(0, index).reverse().find((text) => text.trim() !== "") ?? "";
+      const overload = /^export (async )?function (\w+)/.exec(line)?.[2];
+      const isOverload = overload !== undefined && lines.slice(0, index).some((text) => new RegExp(`^export (async )?function ${overload}\\b`).test(text));
+      return before.trim().endsWith("*/") || isOverload ? [] : [`${file}:${index + 1} ${line.slice(0, 60)}`];
+    });
+  });
+  assert.deepEqual(missing, []);
+});
+
+function sources(folder: string): string[] {
+  return readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".ts")).map((name) => `${folder}/${name}`).sort();
+}
+
+function code(file: string): string {
+  return readFileSync(join(root, file), "utf8");
+}
+
+function folderOf(file: string): string {
+  const parts = file.split("/");
+  return parts[0] === "lib" ? `lib/${parts[1]}` : parts[0]!;
+}
+
+function importsOf(file: string): Import[] {
+  const pattern = /^(?:import|export)\s+(type\s+)?(?:[^"';]*?\s+from\s+)?["'](\.[^"']+)["']|import\(\s*["'](\.[^"']+)["']\s*\)/gm;
+  return [...code(file).matchAll(pattern)].map((match) => ({
+    from: file,
+    to: relative(root, resolve(root, dirname(file), match[2] ?? match[3]!)),
+    typeOnly: match[1] !== undefined,
+  }));
+}
+
+function findCycle(graph: ReadonlyMap<string, readonly string[]>): string[] | undefined {
+  const done = new Set<string>();
+  const walk = (node: string, path: readonly string[]): string[] | undefined => {
+    if (path.includes(node)) return [...path.slice(path.indexOf(node)), node];
+    if (done.has(node)) return undefined;
+    for (const next of graph.get(node) ?? []) {
+      const cycle = walk(next, [...path, node]);
+      if (cycle !== undefined) return cycle;
+    }
+    done.add(node);
+    return undefined;
+  };
+  for (const node of graph.keys()) {
+    const cycle = walk(node, []);
+    if (cycle !== undefined) return cycle;
+  }
+  return undefined;
+}

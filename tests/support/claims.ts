@@ -1,0 +1,32 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+/** One testable statement of the project's specification. */
+export interface Claim {
+  /** For example `P-114`. */
+  readonly id: string;
+  /** False for statements that need the original binary or hardware. */
+  readonly testable: boolean;
+}
+
+/** All claims, from the list shipped with the tests. */
+export function allClaims(): readonly Claim[] {
+  const path = fileURLToPath(new URL("../golden/claims.json", import.meta.url));
+  return (JSON.parse(readFileSync(path, "utf8")) as [string, boolean][]).map(([id, testable]) => ({ id, testable }));
+}
+
+/** The claim IDs at the start of a test's name, or of one of its parents' names. */
+export function claimsIn(name: string): string[] {
+  return [...name.matchAll(/\b[PCD]-\d{3}\b/g)].map((match) => match[0]);
+}
+
+/** Covered / testable per part, and the testable IDs that no passing test names. */
+export function claimCoverage(passedNames: readonly string[]): { readonly summary: string; readonly missing: readonly string[] } {
+  const covered = new Set(passedNames.flatMap(claimsIn));
+  const claims = allClaims().filter((claim) => claim.testable);
+  const parts = ["P", "C", "D"].map((part) => {
+    const of = claims.filter((claim) => claim.id.startsWith(part));
+    return `${part} ${of.filter((claim) => covered.has(claim.id)).length} / ${of.length}`;
+  });
+  return { summary: parts.join(", "), missing: claims.filter((claim) => !covered.has(claim.id)).map((claim) => claim.id) };
+}

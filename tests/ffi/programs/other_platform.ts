@@ -1,4 +1,5 @@
 // Pretends to be another system, then asks for the native interface.
+export {};
 Object.defineProperty(process, "platform", { value: "darwin" });
 const { native } = await import("../../../ffi/native.ts");
 try {

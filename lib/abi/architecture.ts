@@ -1,7 +1,8 @@
 /**
  * The accelerator generations: code names, cores, HBM geometry and address windows.
  *
- * Numbers follow the driver's address maps (v2, v3, v4); `sizeBytes` is one HBM.
+ * Numbers follow the driver's address maps (v2, v3, v4); the state buffers follow
+ * the runtime notes. `docs/abi.md`, "Architectures".
  */
 
 /** Product names of the instances. inf2 and trn1 share an architecture. */
@@ -44,7 +45,7 @@ export interface Geometry {
   readonly stateBuffers: readonly number[];
   /** What sysfs says about the device. */
   readonly sysfs: { readonly deviceArch: string; readonly coreArch: string; readonly instanceType: string; readonly deviceName: string };
-  /** PCI vendor and device id. */
+  /** PCI vendor and device id; `pciIds` has the other ids of a product. */
   readonly pciId: string;
 }
 

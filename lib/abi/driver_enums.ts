@@ -226,6 +226,12 @@ export const DeviceState = {
   INVALID: 2,
 } as const;
 
+/** `neuron_metrics_mode` of the driver's header. */
+export const MetricsMode = {
+  PERIODIC_ENABLE: 0,
+  PERIODIC_DISABLE: 1,
+} as const;
+
 /** Named constants of the driver's headers and sources. */
 export const driverConstants = {
   NEURON_NC_MAP_DEVICE: 4294967295,

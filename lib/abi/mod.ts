@@ -9,3 +9,4 @@ export * from "./driver_queues.ts";
 export * from "./request.ts";
 export * from "./requests.ts";
 export * from "./runtime_dmem.ts";
+export * from "./topology.ts";

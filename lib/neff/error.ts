@@ -11,6 +11,7 @@ export type NeffErrorKind =
   | "unsupported" // newer or foreign version, features, packager
   | "limit" // beyond a limit of the reader
   | "invalid-definition" // JSON is well formed, its content is not
+  | "unsafe-name" // a member whose path could leave a directory
   | "wrong-target";
 
 /** Where in the file the trouble is. */

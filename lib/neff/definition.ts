@@ -1,0 +1,249 @@
+import * as v from "valibot";
+import { NeffError, printable } from "./error.ts";
+import { readEngine } from "./engine.ts";
+import { type DuplicateKey, type JsonDocument, parseJson } from "./json.ts";
+import { jsonPath } from "./json_locate.ts";
+import type { NeffLimits } from "./limits.ts";
+import { type DmaQueue, type Engine, type EngineFile, ENGINES, type Member, type Note, type Reservation, type Subgraph, type Variable } from "./model.ts";
+import { checkShape, fieldError, fieldOf, type Fields, found, isTable, shapeError, Table, textField, Whole, wholeField, wholeListField } from "./shape.ts";
+import { inDirectory, isRepetition, readVariable } from "./variable.ts";
+
+/** What reading one definition needs. */
+export interface DefinitionContext {
+  /** Name of the subgraph in the kelf file. */
+  readonly name: string;
+  readonly index: number;
+  readonly definitionPath: string;
+  readonly members: ReadonlyMap<string, Member>;
+  readonly limits: NeffLimits;
+  /** Notes are added here. */
+  readonly notes: Note[];
+}
+
+const Definition = v.looseObject({
+  version: v.optional(v.string(), ""),
+  var: Table,
+  dma_queue: v.optional(Table, {}),
+  neff_features: v.optional(v.array(v.string()), []),
+  cc_streams: v.optional(v.looseObject({ num_streams: v.optional(Whole, 1) }), { num_streams: 1 }),
+  replica_groups: v.optional(v.array(v.array(Whole)), []),
+  src_target_pairs: v.optional(v.array(v.array(Whole)), []),
+  ucode_lib: v.optional(v.union([v.string(), v.array(v.string())]), []),
+  ext_isa_ucode_lib_def: v.optional(v.union([v.string(), v.array(v.string())]), []),
+  pe: v.optional(v.string()),
+  act: v.optional(v.string()),
+  pool: v.optional(v.string()),
+  dve: v.optional(v.string()),
+  sp: v.optional(v.string()),
+});
+
+/** Bytes of a member whose content is needed to read the file. */
+export function neededBytes(members: ReadonlyMap<string, Member>, name: string, purpose: string): Uint8Array {
+  const member = members.get(name);
+  if (member === undefined) {
+    throw new NeffError(`${purpose} "${printable(name)}" is not in the archive`, { kind: "invalid-definition", where: { member: name } });
+  }
+  if (member.bytes === null) {
+    throw new NeffError(`${purpose} "${printable(name)}" was not kept`, {
+      kind: "limit",
+      where: { member: name },
+      hint: 'Only JSON members are kept with retain: "definitions": read the file with retain: "all".',
+    });
+  }
+  return member.bytes;
+}
+
+/** Reads `sgNN/def.json` (kelf notes, sections 4 to 7). Engine files are read when they are looked at. */
+export function readDefinition(context: DefinitionContext): Subgraph {
+  const { definitionPath: member, limits, members } = context;
+  const bytes = neededBytes(members, member, "definition");
+  const document = parseJson(bytes, { member, limits, duplicates: "report" });
+  const root = checkShape(Definition, document.value, member);
+  judgeDuplicates(document, context);
+  const directory = member.includes("/") ? member.slice(0, member.lastIndexOf("/")) : "";
+  const byId = readVariables(root.var, { ...context, directory });
+  const rootFields: Fields = { table: root, member, path: "$" };
+  const engines = ENGINES.map((engine) => engineOf(engine, root[engine], { ...context, directory }));
+  let descriptors: number | undefined;
+  return {
+    name: context.name,
+    index: context.index,
+    directory,
+    definitionPath: member,
+    definitionBytes: bytes.length,
+    version: root.version,
+    features: root.neff_features,
+    variables: inDocumentOrder(root.var, byId),
+    byId,
+    engines,
+    codeBytes: codeBytes(directory, byId, members),
+    dmaQueues: readQueues(root.dma_queue, member),
+    get dmaDescriptors(): number {
+      return (descriptors ??= engines.reduce((sum, engine) => sum + engine.contents.descriptors, 0));
+    },
+    reservations: readReservations(rootFields),
+    ccStreams: root.cc_streams.num_streams,
+    replicaGroups: root.replica_groups,
+    sourceTargetPairs: root.src_target_pairs,
+    ucodeLibraries: [root.ucode_lib, root.ext_isa_ucode_lib_def].flat(),
+  };
+}
+
+/**
+ * Keys that occur twice. A variable may be repeated with the same id (the runtime's
+ * parser returns quietly); anything else that repeats would mean two different things
+ * to two readers and is refused. Comment keys do not matter.
+ */
+function judgeDuplicates(document: JsonDocument, context: DefinitionContext): void {
+  for (const duplicate of document.duplicates) {
+    if (duplicate.key.startsWith("#")) continue;
+    if (duplicate.parent !== "$.var") throw duplicateKey(duplicate, context.definitionPath);
+    if (!isRepetition(duplicate.first, duplicate.second)) {
+      const ids = [duplicate.first, duplicate.second].map((entry) => found(isTable(entry) ? entry["var_id"] : undefined));
+      throw new NeffError(`variable "${printable(duplicate.key)}" is defined twice, with ids ${ids.join(" and ")}`, {
+        kind: "invalid-definition",
+        where: { member: context.definitionPath, path: duplicate.path, memberOffset: duplicate.offset },
+      });
+    }
+    context.notes.push({
+      code: "repeated-variable",
+      message: `${context.definitionPath}: variable "${printable(duplicate.key)}" occurs twice with the same id; the first one counts`,
+    });
+  }
+}
+
+/** The refusal of a key that occurs twice. */
+export function duplicateKey(duplicate: DuplicateKey, member: string): NeffError {
+  return new NeffError(`key "${printable(duplicate.key)}" occurs twice; readers do not agree which one counts`, {
+    kind: "invalid-definition",
+    where: { member, path: duplicate.path, memberOffset: duplicate.offset },
+  });
+}
+
+interface VariablesContext extends DefinitionContext {
+  readonly directory: string;
+}
+
+/** All variables, index = id, after the loader's checks: ids exactly 0 … n−1, at least one output, references exist. */
+function readVariables(table: Readonly<Record<string, unknown>>, context: VariablesContext): readonly Variable[] {
+  const { definitionPath: member, limits } = context;
+  const names = Object.keys(table);
+  if (names.length > limits.variables) {
+    throw new NeffError(`${names.length} variables, at most ${limits.variables} are read`, { kind: "limit", where: { member, path: "$.var" } });
+  }
+  const byId = new Map<number, Variable>();
+  let outputs = 0;
+  let highest = -1;
+  for (const name of names) {
+    const variable = readNamed(name, table[name], context);
+    const other = byId.get(variable.varId);
+    if (other !== undefined) {
+      throw shapeError(`variables "${printable(other.name)}" and "${printable(name)}" both have id ${variable.varId}`, { member, path: `${jsonPath("$.var", name)}.var_id` });
+    }
+    byId.set(variable.varId, variable);
+    highest = Math.max(highest, variable.varId);
+    if (variable.type === "output") outputs++;
+  }
+  if (highest + 1 !== names.length) {
+    throw shapeError(`unexpected var_ids set: ${names.length} variables need the ids 0 to ${names.length - 1}, the highest is ${highest}, ${firstGap(byId)} is missing`, { member, path: "$.var" });
+  }
+  if (outputs === 0) throw shapeError("no outputs: at least one variable of type output is needed", { member, path: "$.var" });
+  const variables = Array.from({ length: names.length }, (_, id) => byId.get(id) as Variable);
+  checkReferences(variables, member);
+  return variables;
+}
+
+function readNamed(name: string, entry: unknown, context: VariablesContext): Variable {
+  const { definitionPath: member, limits, directory } = context;
+  const path = jsonPath("$.var", name);
+  if (name.length > limits.variableNameBytes) {
+    throw new NeffError(`a variable's name has ${name.length} characters, at most ${limits.variableNameBytes} are read`, { kind: "limit", where: { member, path } });
+  }
+  if (!isTable(entry)) throw shapeError(`a variable is an object, found ${found(entry)}`, { member, path });
+  return readVariable({ name, directory, fields: { table: entry, member, path } });
+}
+
+function firstGap(byId: ReadonlyMap<number, Variable>): number {
+  let id = 0;
+  while (byId.has(id)) id++;
+  return id;
+}
+
+/** Lists and pointers must name ids that exist. */
+function checkReferences(variables: readonly Variable[], member: string): void {
+  for (const variable of variables) {
+    const path = jsonPath("$.var", variable.name);
+    if (variable.type === "pointer" && variable.referencedVarId >= variables.length) {
+      throw shapeError(`no variable has id ${variable.referencedVarId}`, { member, path: `${path}.referenced_var_id` });
+    }
+    if (!("list" in variable)) continue;
+    const wrong = variable.list.findIndex((id) => id >= variables.length);
+    if (wrong >= 0) throw shapeError(`no variable has id ${variable.list[wrong]}`, { member, path: `${path}.list[${wrong}]` });
+  }
+}
+
+function inDocumentOrder(table: Readonly<Record<string, unknown>>, byId: readonly Variable[]): ReadonlyMap<string, Variable> {
+  const byName = new Map(byId.map((variable) => [variable.name, variable]));
+  return new Map(Object.keys(table).map((name) => [name, byName.get(name) as Variable]));
+}
+
+function engineOf(engine: Engine, fileName: string | undefined, context: VariablesContext): EngineFile {
+  const member = fileName === undefined || fileName === "" ? null : inDirectory(context.directory, fileName);
+  const file = readEngine(engine, { member, directory: context.directory, members: context.members, limits: context.limits });
+  if (!file.present) {
+    const why = member === null ? "the definition names none" : `"${printable(member)}" is not in the archive`;
+    context.notes.push({ code: "engine-missing", message: `${context.definitionPath}: no file for engine ${engine} (${why}); it stays idle` });
+  }
+  return file;
+}
+
+/** Instructions and tables: all `.bin` files of the directory that are no constants. */
+function codeBytes(directory: string, variables: readonly Variable[], members: ReadonlyMap<string, Member>): number {
+  const constants = new Set(variables.flatMap((variable) => (variable.type === "file" ? [variable.member] : [])));
+  const prefix = directory === "" ? "" : `${directory}/`;
+  let sum = 0;
+  for (const { name, size } of members.values()) {
+    if (name.startsWith(prefix) && name.endsWith(".bin") && !constants.has(name)) sum += size;
+  }
+  return sum;
+}
+
+function readQueues(table: Readonly<Record<string, unknown>>, member: string): readonly DmaQueue[] {
+  return Object.entries(table).map(([name, entry]) => {
+    const path = jsonPath("$.dma_queue", name);
+    if (!isTable(entry)) throw shapeError(`a queue is an object, found ${found(entry)}`, { member, path });
+    return readQueue(name, { table: entry, member, path });
+  });
+}
+
+function readQueue(name: string, fields: Fields): DmaQueue {
+  const owner = ENGINES.find((engine) => engine === fieldOf(fields, "owner"));
+  if (owner === undefined) throw fieldError(fields, "owner", `a queue's owner is one of ${ENGINES.join(", ")}, found ${found(fieldOf(fields, "owner"))}`);
+  const queues = wholeField(fields, "num_queues", { fallback: 1 });
+  if (queues < 1 || queues > 16) throw fieldError(fields, "num_queues", `1 to 16 queues are possible, found ${queues}`);
+  const single = fieldOf(fields, "semaphore") === undefined ? [] : [wholeField(fields, "semaphore")];
+  const semaphores = wholeListField(fields, "semaphore_set", { fallback: single });
+  if (semaphores.length > 32) throw fieldError(fields, "semaphore_set", `at most 32 semaphores, found ${semaphores.length}`);
+  return { name, type: textField(fields, "type") ?? "data", owner, queues, semaphores, fabricPath: textField(fields, "fabric_path") };
+}
+
+function readReservations(root: Fields): readonly Reservation[] | null {
+  const list = fieldOf(root, "runtime_statebuffer_reservation");
+  if (list === undefined) return null;
+  if (!Array.isArray(list)) throw fieldError(root, "runtime_statebuffer_reservation", `an array is expected, found ${found(list)}`);
+  return list.map((entry: unknown, index) => {
+    const path = `$.runtime_statebuffer_reservation[${index}]`;
+    if (!isTable(entry)) throw shapeError(`a reservation is an object, found ${found(entry)}`, { member: root.member, path });
+    const fields: Fields = { table: entry, member: root.member, path };
+    const type = textField(fields, "type") ?? "";
+    if (type !== "evtaccel") throw fieldError(fields, "type", `unknown reservation type ${found(type)}, only evtaccel exists`);
+    return {
+      type,
+      basePartition: wholeField(fields, "base_partition", { fallback: 0 }),
+      partitions: wholeField(fields, "partitions"),
+      offset: wholeField(fields, "offset"),
+      size: wholeField(fields, "size"),
+    };
+  });
+}
+

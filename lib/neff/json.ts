@@ -1,0 +1,132 @@
+import { NeffError } from "./error.ts";
+import { locateJson } from "./json_locate.ts";
+import type { NeffLimits } from "./limits.ts";
+
+/** How to read a JSON member. */
+export interface JsonOptions {
+  readonly member: string;
+  readonly limits: NeffLimits;
+  /**
+   * What to do with a key that occurs twice in one object (the runtime takes the
+   * first, `JSON.parse` the last): find and report it, or do not look.
+   */
+  readonly duplicates: "report" | "ignore";
+}
+
+/** A key that occurs again. */
+export interface DuplicateKey {
+  /** Path of the key, such as `$.var.x`. */
+  readonly path: string;
+  /** The enclosing object's path. */
+  readonly parent: string;
+  readonly key: string;
+  /** Byte of the second occurrence. */
+  readonly offset: number;
+  readonly first: unknown;
+  readonly second: unknown;
+}
+
+/** A parsed member; where keys repeat, `value` has the first of each. */
+export interface JsonDocument {
+  readonly value: unknown;
+  readonly duplicates: readonly DuplicateKey[];
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/**
+ * Reads a JSON member as strictly as the runtime's parser: UTF-8 without a byte
+ * order mark, no comments, no trailing commas, bounded depth. Errors carry the byte.
+ *
+ * The text goes through `JSON.parse`; only where that fails, or a count of the keys
+ * shows that some were lost as duplicates, a slower parser of our own finds the place.
+ */
+export function parseJson(bytes: Uint8Array, options: JsonOptions): JsonDocument {
+  const { member, limits } = options;
+  if (bytes.length > limits.jsonBytes) {
+    throw new NeffError(`a JSON member of ${bytes.length} bytes, at most ${limits.jsonBytes} are read`, { kind: "limit", where: { member } });
+  }
+  const text = decodeUtf8(bytes, member);
+  const shape = measureJson(bytes);
+  if (shape.depth > limits.jsonDepth) {
+    throw new NeffError(`JSON is nested more than ${limits.jsonDepth} deep`, { kind: "limit", where: { member, memberOffset: shape.deepest } });
+  }
+  try {
+    const value: unknown = JSON.parse(text);
+    if (options.duplicates === "ignore" || countKeys(value) === shape.keys) return { value, duplicates: [] };
+  } catch {
+    // Found again, with its place, below.
+  }
+  return locateJson(text, { member, maxDepth: limits.jsonDepth });
+}
+
+/** Text of a member; bytes that are not UTF-8 are an error with their place. */
+export function decodeUtf8(bytes: Uint8Array, member: string): string {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    const offset = firstBadUtf8(bytes);
+    const byte = (bytes[offset] ?? 0).toString(16).padStart(2, "0");
+    throw new NeffError(`the text is not UTF-8 (byte 0x${byte})`, { kind: "damaged", where: { member, memberOffset: offset } });
+  }
+}
+
+/** Offset of the first byte that is no UTF-8, by halving: a longer prefix never becomes valid again. */
+function firstBadUtf8(bytes: Uint8Array): number {
+  let good = 0;
+  let bad = bytes.length;
+  while (bad - good > 1) {
+    const middle = Math.floor((good + bad) / 2);
+    try {
+      // `stream` lets a character that is only begun pass.
+      new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes.subarray(0, middle), { stream: true });
+      good = middle;
+    } catch {
+      bad = middle;
+    }
+  }
+  return good;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+/** Nesting, its deepest place and the number of keys, by one look at the bytes. */
+function measureJson(bytes: Uint8Array): { depth: number; deepest: number; keys: number } {
+  let depth = 0;
+  let most = 0;
+  let deepest = 0;
+  let keys = 0;
+  for (let i = 0; i < bytes.length; i++) {
+    const byte = bytes[i] as number;
+    if (byte === QUOTE) {
+      i++;
+      while (i < bytes.length && bytes[i] !== QUOTE) i += bytes[i] === BACKSLASH ? 2 : 1;
+    } else if (byte === 0x3a) {
+      keys++;
+    } else if (byte === 0x7b || byte === 0x5b) {
+      if (++depth > most) {
+        most = depth;
+        deepest = i;
+      }
+    } else if (byte === 0x7d || byte === 0x5d) {
+      depth--;
+    }
+  }
+  return { depth: most, deepest, keys };
+}
+
+/** Keys of all objects in a value. Its depth is bounded before. */
+function countKeys(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  let count = 0;
+  if (Array.isArray(value)) {
+    for (const item of value) if (typeof item === "object") count += countKeys(item);
+    return count;
+  }
+  for (const item of Object.values(value)) {
+    count++;
+    if (typeof item === "object") count += countKeys(item);
+  }
+  return count;
+}

@@ -1,0 +1,20 @@
+/**
+ * The NEFF container and the documents in it: reading, writing, comparing, unpacking.
+ * No device is needed for any of it.
+ */
+export { constantPayload, type ConstantPayload } from "./assemble.ts";
+export * from "./dtype.ts";
+export { addressableBytes, dmaReferences, extentOf, INSTRUCTION_BYTES, type ResolvedReference } from "./engine.ts";
+export * from "./error.ts";
+export * from "./features.ts";
+export { decodeHeader, encodeHeader, HEADER_BYTES, HEADER_OFFSETS, type HeaderFields, looksLikeNeff } from "./header.ts";
+export { TARGET_FAMILIES, TARGET_WORDS } from "./kelf.ts";
+export { DEFAULT_LIMITS, type NeffLimits } from "./limits.ts";
+export * from "./model.ts";
+export { encodeNpy, encodeNpyHeader, type NpyHeader, type NpySpec, payloadRange, type PayloadRange, readNpyHeader } from "./npy.ts";
+export { parseNeff, type ParseOptions } from "./read.ts";
+export { readNeff, type ReadOptions } from "./read_neff.ts";
+export { checkReservations } from "./reservation.ts";
+export type { NeffSource } from "./source.ts";
+export { type MemberStream, streamMembers, type StreamOptions, type StreamSummary } from "./stream.ts";
+export { arenaOf, sizeOfVariable, VARIABLE_TYPES } from "./variable.ts";

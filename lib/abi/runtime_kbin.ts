@@ -84,8 +84,8 @@ export const KbinMemRefList = struct("kbin_mem_ref (list)", 152, { length: u32(1
 /** `kbin_mem_ref` of type REMOTE: the union's fields; the subgraph is a position in the logical core. `docs/abi.md`, "kbin_mem_ref". */
 export const KbinMemRefRemote = struct("kbin_mem_ref (remote)", 152, { remoteVtpbRelSgId: u32(136), remoteVarId: u32(140) });
 
-/** The debug tensor record, 516 bytes: device-print prefix (NUL-padded, up to 512 bytes) and pipe a record points to. `docs/abi.md`, "kbin_mem_ref". */
-export const KbinDebugTensorMd = struct("kbin_debug_tensor_md", 516, { prefix: bytes(0, 512), pipeId: u32(512) });
+/** `kbin_debug_tensor_md_t`, 516 bytes: device-print prefix and pipe of a variable. `docs/abi.md`, "kbin_mem_ref". */
+export const KbinDebugTensorMd = struct("kbin_debug_tensor_md_t", 516, { prefixStr: chars(0, 512), pipeId: u32(512) });
 
 /** Bytes of a plan with `records` variables: header and records. `docs/abi.md`, "kbin_mem_ref_set". */
 export function planBytes(records: number): number {
@@ -113,7 +113,7 @@ export const MemRef = struct("mem_ref_t", 208, {
 /** `mem_ref_t` of types with memory (1, 3, 4, 8, 11): the union's fields. `docs/abi.md`, "mem_ref_t". */
 export const MemRefStaged = struct("mem_ref_t (staged)", 208, {
   physicalAddress: id64(32),
-  dmem: ptr(40),
+  dmem: ptr(40, "mem"),
   memOffset: u64(48),
   va: ptr(56),
 });
@@ -128,9 +128,9 @@ export const MemRefList = struct("mem_ref_t (list)", 208, { length: u32(32), lis
 export const MemRefPtrTable = struct("mem_ref_t (ptr table)", 208, {
   length: u32(32),
   varIds: ptr(40),
-  needsTranslation: ptr(48),
-  addresses: ptr(56),
-  tableIndex: u32(64),
+  needsTranslation: ptr(48, "var_id_needs_translation"),
+  addresses: ptr(56, "addrs"),
+  tableIndex: u32(64, "pointers_to_tables_index"),
 });
 
 /** Buckets of a model's variable table. `docs/abi.md`, "mem_ref_t". */

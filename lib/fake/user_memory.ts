@@ -12,6 +12,8 @@ export interface UserMemory {
   read(address: number, into: Uint8Array): number;
   /** Copies `from` to `address`. Returns the bytes not copied. */
   write(address: number, from: Uint8Array): number;
+  /** Stores a u64; like `write`, for results that go to an address in the struct. Optional: a faster way. */
+  writeU64?(address: number, value: number): number;
   /**
    * Opens `length` bytes at `address` as a place where a small struct can be
    * read and written: the caller's own memory, or a staged copy. `into` is
@@ -33,6 +35,7 @@ const HIGHEST = 2 ** 47;
  * are mapped, as for any pointer given to a C library.
  */
 export function ownMemory(): UserMemory {
+  const place: Window = { view: new DataView(new ArrayBuffer(8)), offset: 0 };
   const bad = (address: number, length: number) => !(address >= LOWEST && address + length <= HIGHEST);
   return {
     read(address, into) {
@@ -43,6 +46,13 @@ export function ownMemory(): UserMemory {
     write(address, from) {
       if (bad(address, from.length)) return from.length;
       bytesAt(address, from.length).set(from);
+      return 0;
+    },
+    writeU64(address, value) {
+      if (bad(address, 8)) return 8;
+      windowAt(address, 8, place);
+      place.view.setUint32(place.offset, value, true);
+      place.view.setUint32(place.offset + 4, value / 2 ** 32, true);
       return 0;
     },
     open(address, length, into) {

@@ -1,0 +1,129 @@
+import { Errno } from "../../ffi/errno.ts";
+import { NeuronError } from "../../ffi/error.ts";
+import { Mapping } from "../../ffi/mapping.ts";
+import { FallocateMode, MapFlag, MemfdFlag, native, Protection } from "../../ffi/native.ts";
+import { checkResult } from "../../ffi/system_error.ts";
+
+/** Length of the file: every device physical address is below it. */
+export const BACKING_BYTES = 2 ** 48;
+/** The device is seen through windows of this size; below the 4 GiB limit of a view. */
+const WINDOW_BYTES = 2 ** 30;
+/** Windows kept mapped at once. */
+const WINDOW_LIMIT = 128;
+/** The file's name in `/proc/self/maps`. */
+const NAME = "neuron-dmem-fake";
+
+/**
+ * The memory of one device: a sparse file in memory whose offsets are device
+ * physical addresses, so that a mapping at `offset = address` needs no
+ * translation. Untouched ranges read as zero and cost nothing.
+ */
+export class Backing {
+  #fd = -1;
+  #closed = false;
+  readonly #windows = new Map<number, { readonly mapping: Mapping; readonly bytes: Uint8Array }>();
+  #recentIndex = -1;
+  #recent: Uint8Array = new Uint8Array(0);
+
+  /** The file's descriptor, made at first use. @throws {SystemError} when it cannot be made */
+  get fd(): number {
+    if (this.#fd >= 0) return this.#fd;
+    if (this.#closed) throw new NeuronError("Cannot use the memory of a fake device: it was closed");
+    const fd = checkResult(native().memfdCreate(NAME, MemfdFlag.CLOEXEC), "memfd_create");
+    const result = native().ftruncate(fd, BACKING_BYTES);
+    if (result < 0) {
+      native().close(fd);
+      checkResult(result, "ftruncate", { subject: "the fake device's memory", details: { bytes: BACKING_BYTES } });
+    }
+    return this.#fd = fd;
+  }
+
+  /** Whether anything was ever stored or mapped. */
+  get used(): boolean {
+    return this.#fd >= 0;
+  }
+
+  /**
+   * Up to `length` bytes at `address`, without a copy: as many as the window
+   * holds from there on (at least one). What must hold: not kept beyond the
+   * current request.
+   */
+  bytes(address: number, length: number): Uint8Array {
+    const index = Math.floor(address / WINDOW_BYTES);
+    const offset = address - index * WINDOW_BYTES;
+    if (index !== this.#recentIndex) this.#recent = this.#window(index);
+    return this.#recent.subarray(offset, Math.min(offset + length, WINDOW_BYTES));
+  }
+
+  /** Sets `length` bytes at `address` to `value`. */
+  fill(address: number, length: number, value: number): void {
+    for (let done = 0; done < length;) {
+      const piece = this.bytes(address + done, length - done);
+      piece.fill(value);
+      done += piece.length;
+    }
+  }
+
+  /** Copies `length` bytes inside the device, lowest first. */
+  copy(from: number, to: number, length: number): void {
+    for (let done = 0; done < length;) {
+      const source = this.bytes(from + done, length - done);
+      const target = this.bytes(to + done, source.length);
+      target.set(target.length === source.length ? source : source.subarray(0, target.length));
+      done += target.length;
+    }
+  }
+
+  /** Gives the pages of `[address, address + length)` back to the system; they read as zero afterwards. */
+  discard(address: number, length: number): void {
+    if (this.#fd < 0) return;
+    checkResult(
+      native().fallocate(this.#fd, FallocateMode.PUNCH_HOLE | FallocateMode.KEEP_SIZE, address, length),
+      "fallocate", { details: { address, length } },
+    );
+  }
+
+  /** Maps a range for a caller. Returns −errno on failure. */
+  map(address: number, length: number, protection: number, flags: number): Mapping | number {
+    const at = native().mmap(length, protection, flags, this.fd, address);
+    return at < 0 ? at : new Mapping(at, length);
+  }
+
+  /** Unmaps all windows and closes the file. Mappings handed out stay. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const { mapping } of this.#windows.values()) mapping.close();
+    this.#windows.clear();
+    this.#recentIndex = -1;
+    this.#recent = new Uint8Array(0);
+    if (this.#fd >= 0) native().close(this.#fd);
+    this.#fd = -1;
+  }
+
+  #window(index: number): Uint8Array {
+    let window = this.#windows.get(index);
+    if (window === undefined) {
+      if (this.#windows.size >= WINDOW_LIMIT) this.#evict();
+      const mapping = this.map(index * WINDOW_BYTES, WINDOW_BYTES, Protection.READ | Protection.WRITE, MapFlag.SHARED);
+      if (typeof mapping === "number") {
+        throw new NeuronError(`Cannot reach address ${index * WINDOW_BYTES} of the fake device: mapping failed`, {
+          details: { errno: -mapping, limit: -mapping === Errno.ENOMEM ? "address space or map count" : undefined },
+        });
+      }
+      window = { mapping, bytes: mapping.bytes() };
+      this.#windows.set(index, window);
+    }
+    this.#recentIndex = index;
+    return window.bytes;
+  }
+
+  #evict(): void {
+    for (const [index, { mapping }] of this.#windows) {
+      // The most recent window may be the source of the copy that needs another one.
+      if (index === this.#recentIndex) continue;
+      this.#windows.delete(index);
+      return mapping.close();
+    }
+  }
+}

@@ -1,0 +1,148 @@
+import { Errno } from "../../ffi/errno.ts";
+import type { Kernel } from "../../ffi/kernel.ts";
+import type { Mapping } from "../../ffi/mapping.ts";
+import { Protection } from "../../ffi/native.ts";
+import type { Call, Caller } from "./call.ts";
+import type { Device } from "./device.ts";
+import { dispatch, type DispatchTable } from "./dispatch.ts";
+import type { FakeMachine } from "./machine.ts";
+import type { UserMemory } from "./user_memory.ts";
+
+/** Number of the first descriptor; high, so that a fake one is never mistaken for a real one. */
+const FIRST_FD = 0x10000;
+const ACCESS_MODE = 3;
+const WRITE_ONLY = 1;
+
+/** An open file of the node, shared by duplicates and forked children. */
+export interface OpenFile {
+  /** The device. */
+  readonly device: Device;
+  /** Whether it was opened O_WRONLY (or with access mode 3): 19 requests work, nothing is attached. */
+  readonly freeAccess: boolean;
+  /** Access mode, 0 … 3. */
+  readonly mode: number;
+  /** Descriptors that refer to it. */
+  references: number;
+}
+
+/** A process that uses the fake devices of a machine: the same calls as the Linux kernel, and its end. */
+export class FakeProcess implements Kernel, Caller {
+  readonly kind = "fake";
+  /** Process id as the driver reports it. */
+  readonly pid: number;
+  /** The memory its addresses point into. */
+  readonly memory: UserMemory;
+  /** Whether it may map device memory without an allocation. */
+  root: boolean;
+  readonly #machine: FakeMachine;
+  readonly #table: DispatchTable;
+  readonly #files: (OpenFile | undefined)[] = [];
+  readonly #call: Call;
+  #alive = true;
+
+  /** Made by {@linkcode FakeMachine.process} and {@linkcode FakeProcess.fork}. */
+  constructor(machine: FakeMachine, pid: number, memory: UserMemory, root: boolean) {
+    this.#machine = machine;
+    this.#table = machine.dispatchTable;
+    this.pid = pid;
+    this.memory = memory;
+    this.root = root;
+    this.#call = { caller: this, memory, device: undefined as unknown as Device, slot: undefined, request: 0, address: 0, machine };
+  }
+
+  /** Whether it has not ended. */
+  get alive(): boolean {
+    return this.#alive;
+  }
+
+  /** `open(2)` of `/dev/neuronN`. Other paths are ENOENT. */
+  open(path: string, flags: number): number {
+    const match = /^\/dev\/neuron(0|[1-9][0-9]*)$/.exec(path);
+    const device = match === null ? undefined : this.#machine.devices[Number(match[1])];
+    if (device === undefined) return -Errno.ENOENT;
+    const mode = flags & ACCESS_MODE;
+    const freeAccess = (mode & WRITE_ONLY) !== 0;
+    if (!freeAccess && device.processes.attach(this.pid) === undefined) return -Errno.EBUSY;
+    device.openCount++;
+    return this.#install({ device, freeAccess, mode, references: 0 });
+  }
+
+  /** `close(2)`: the driver's flush, then the last reference. */
+  close(fd: number): number {
+    const file = this.#files[fd - FIRST_FD];
+    if (file === undefined) return -Errno.EBADF;
+    this.#files[fd - FIRST_FD] = undefined;
+    this.#machine.flush(file, this);
+    if (--file.references === 0) this.#machine.release(file);
+    return 0;
+  }
+
+  /** `dup(2)`. */
+  dup(fd: number): number {
+    const file = this.#files[fd - FIRST_FD];
+    return file === undefined ? -Errno.EBADF : this.#install(file);
+  }
+
+  /** `ioctl(2)`. @param address of the argument in this process's memory */
+  ioctl(fd: number, request: number, address: number): number {
+    const file = this.#files[fd - FIRST_FD];
+    if (file === undefined) return -Errno.EBADF;
+    const call = this.#call;
+    call.device = file.device;
+    call.slot = file.device.processes.find(this.pid);
+    call.request = request | 0;
+    call.address = address;
+    return dispatch(this.#table, call, file.freeAccess);
+  }
+
+  /** `mmap(2)`: `offset` is a device physical address and `length` the whole chunk. */
+  mmap(fd: number, length: number, protection: number, flags: number, offset: number): Mapping | number {
+    const file = this.#files[fd - FIRST_FD];
+    if (file === undefined) return -Errno.EBADF;
+    if (file.freeAccess) return -Errno.EACCES;
+    if (length === 0 || offset % 4096 !== 0) return -Errno.EINVAL;
+    return this.#machine.map(this, file, length, protection & ~0 & (Protection.READ | Protection.WRITE), flags, offset);
+  }
+
+  /** The text of a sysfs file, or −errno. */
+  readText(path: string): string | number {
+    return this.#machine.readText(path);
+  }
+
+  /** The names in a sysfs directory or `/dev`, or −errno. */
+  list(path: string): readonly string[] | number {
+    return this.#machine.list(path);
+  }
+
+  /** `fork(2)`: a child that inherits the descriptors but is attached to nothing. */
+  fork(options: { readonly pid?: number; readonly memory?: UserMemory } = {}): FakeProcess {
+    const child = this.#machine.process({ pid: options.pid ?? this.#machine.nextPid(), memory: options.memory ?? this.memory, root: this.root });
+    this.#files.forEach((file, index) => {
+      if (file === undefined) return;
+      child.#files[index] = file;
+      file.references++;
+    });
+    return child;
+  }
+
+  /** Ends the process: closes everything, lowest descriptor first. A second call does nothing. */
+  exit(): void {
+    if (!this.#alive) return;
+    this.#alive = false;
+    for (let index = 0; index < this.#files.length; index++) this.close(FIRST_FD + index);
+    this.#machine.ended(this);
+  }
+
+  /** Ends the process as a signal does; for the driver the same as an exit. */
+  kill(): void {
+    this.exit();
+  }
+
+  #install(file: OpenFile): number {
+    file.references++;
+    let index = this.#files.indexOf(undefined);
+    if (index < 0) index = this.#files.length;
+    this.#files[index] = file;
+    return FIRST_FD + index;
+  }
+}

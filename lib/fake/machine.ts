@@ -153,7 +153,7 @@ export class FakeMachine implements MachineState {
   flush(file: OpenFile, process: FakeProcess): void {
     if (file.freeAccess) return;
     const { device } = file;
-    const slot = device.processes.find(process.pid);
+    const slot = process.slots[device.index];
     if (slot === undefined) return;
     if (slot.count > 1) {
       slot.count--;
@@ -162,6 +162,7 @@ export class FakeMachine implements MachineState {
     while (slot.chunks.newest !== undefined) device.free(slot.chunks.newest, slot);
     slot.count = 0;
     slot.pid = 0;
+    process.slots[device.index] = undefined;
   }
 
   /** The driver's release: the last descriptor of an open file is gone. */

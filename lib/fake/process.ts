@@ -6,6 +6,7 @@ import type { Call, Caller } from "./call.ts";
 import type { Device } from "./device.ts";
 import { dispatch, type DispatchTable } from "./dispatch.ts";
 import type { FakeMachine } from "./machine.ts";
+import type { Slot } from "./process_table.ts";
 import type { UserMemory } from "./user_memory.ts";
 
 /** Number of the first descriptor; high, so that a fake one is never mistaken for a real one. */
@@ -34,6 +35,8 @@ export class FakeProcess implements Kernel, Caller {
   readonly memory: UserMemory;
   /** Whether it may map device memory without an allocation. */
   root: boolean;
+  /** Its slot on each device it is attached to, by device index. */
+  readonly slots: (Slot | undefined)[] = [];
   readonly #machine: FakeMachine;
   readonly #table: DispatchTable;
   readonly #files: (OpenFile | undefined)[] = [];
@@ -62,7 +65,11 @@ export class FakeProcess implements Kernel, Caller {
     if (device === undefined) return -Errno.ENOENT;
     const mode = flags & ACCESS_MODE;
     const freeAccess = (mode & WRITE_ONLY) !== 0;
-    if (!freeAccess && device.processes.attach(this.pid) === undefined) return -Errno.EBUSY;
+    if (!freeAccess) {
+      const slot = device.processes.attach(this.pid);
+      if (slot === undefined) return -Errno.EBUSY;
+      this.slots[device.index] = slot;
+    }
     device.openCount++;
     return this.#install({ device, freeAccess, mode, references: 0 });
   }
@@ -89,7 +96,7 @@ export class FakeProcess implements Kernel, Caller {
     if (file === undefined) return -Errno.EBADF;
     const call = this.#call;
     call.device = file.device;
-    call.slot = file.device.processes.find(this.pid);
+    call.slot = this.slots[file.device.index];
     call.request = request | 0;
     call.address = address;
     return dispatch(this.#table, call, file.freeAccess);

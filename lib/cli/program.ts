@@ -1,4 +1,4 @@
-import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
+import { Command, CommanderError, InvalidArgumentError, Option, type OutputConfiguration } from "commander";
 import { ExitCode, reportFailure } from "./failure.ts";
 import { processTerminal, type Terminal } from "./terminal.ts";
 
@@ -21,8 +21,7 @@ export async function runCli(argv: readonly string[], terminal: Terminal = proce
     const options = received.pop() as Record<string, unknown>;
     const args = [...command.args];
     code = await (await load())(terminal, args, options) ?? ExitCode.OK;
-  });
-  program.configureOutput({ writeOut: (text) => void process.stdout.write(text), writeErr: (text) => void process.stderr.write(text) });
+  }, { writeOut: (text) => terminal.print(text.trimEnd()), writeErr: (text) => terminal.note(text.trimEnd()) });
   try {
     await program.parseAsync(argv, { from: "user" });
     return code;
@@ -36,8 +35,9 @@ export async function runCli(argv: readonly string[], terminal: Terminal = proce
 export type Wrap = (load: () => Promise<Action>) => (...received: unknown[]) => Promise<void>;
 
 /** All commands, their arguments and options. Nothing heavy is imported here, so that `--help` is quick. */
-export function buildProgram(wrap: Wrap): Command {
+export function buildProgram(wrap: Wrap, output: OutputConfiguration = {}): Command {
   const program = new Command("neuron-dmem")
+    .configureOutput(output)
     .description("Device memory of AWS Neuron accelerators: what a compiled model contains, where it goes, and whether it fits.\nEverything but --device works without Neuron hardware.")
     .exitOverride()
     .showHelpAfterError("(--help shows what is possible)")

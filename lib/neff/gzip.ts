@@ -1,6 +1,6 @@
 import { constants, crc32, inflateRawSync } from "node:zlib";
 import { NeffError } from "./error.ts";
-import { viewOf } from "./header.ts";
+import { plainBytes, viewOf } from "./header.ts";
 import type { NeffLimits } from "./limits.ts";
 import { RATIO_FREE_BYTES } from "./limits.ts";
 
@@ -126,7 +126,7 @@ interface InflateInfo {
 /** `inflateRawSync` with the number of bytes it took; `info` is missing from the library's types. */
 function inflateInfo(input: Uint8Array, options: { chunkSize: number; maxOutputLength: number }): { buffer: Uint8Array; used: number } {
   const result = inflateRawSync(input, { ...options, info: true }) as unknown as InflateInfo;
-  return { buffer: result.buffer, used: result.engine.bytesWritten };
+  return { buffer: plainBytes(result.buffer), used: result.engine.bytesWritten };
 }
 
 interface InflateLimits {

@@ -34,6 +34,11 @@ export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
+/** The same bytes as a plain Uint8Array: a Buffer's own `slice` and printing surprise callers. */
+export function plainBytes(bytes: Uint8Array): Uint8Array {
+  return bytes.constructor === Uint8Array ? bytes : new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
 /** Little-endian u64 at `offset`; a value beyond 2^53 loses its low bits but keeps its size. */
 function u64(view: DataView, offset: number): number {
   return view.getUint32(offset, true) + view.getUint32(offset + 4, true) * 0x1_0000_0000;

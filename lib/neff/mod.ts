@@ -17,4 +17,6 @@ export { readNeff, type ReadOptions } from "./read_neff.ts";
 export { checkReservations } from "./reservation.ts";
 export type { NeffSource } from "./source.ts";
 export { type MemberStream, streamMembers, type StreamOptions, type StreamSummary } from "./stream.ts";
+export { dataSize, type MemberData, type MemberSpec, type TarDialect, writeTar } from "./tar_write.ts";
 export { arenaOf, sizeOfVariable, VARIABLE_TYPES } from "./variable.ts";
+export { type ArchiveSpec, type Compression, neffChunks, type NeffSpec, replaceMember, writeNeff, writeNeffFile } from "./write.ts";

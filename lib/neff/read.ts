@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { assembleNeff } from "./assemble.ts";
 import { NeffError, withFile } from "./error.ts";
 import { gunzip, isGzip, tailFacts } from "./gzip.ts";
-import { checkHeader, checkLength, decodeHeader, HEADER_BYTES, looksLikeNeff } from "./header.ts";
+import { checkHeader, checkLength, decodeHeader, HEADER_BYTES, looksLikeNeff, plainBytes } from "./header.ts";
 import { limitsWith, type NeffLimits } from "./limits.ts";
 import { memberName, refuseRepeated } from "./members.ts";
 import type { ArchiveFacts, Member, Neff, NeffHeader, Note } from "./model.ts";
@@ -35,7 +35,7 @@ export interface NeffPlace {
 export function parseNeff(bytes: Uint8Array, options: ParseOptions = {}): Neff {
   const limits = limitsWith(options.limits);
   try {
-    return parseBytes(bytes, limits);
+    return parseBytes(plainBytes(bytes), limits);
   } catch (error) {
     if (error instanceof NeffError && options.file !== undefined) throw withFile(error, options.file);
     throw error;

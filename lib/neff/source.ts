@@ -1,6 +1,7 @@
 import { type FileHandle, open } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { NeffError, type NeffErrorKind } from "./error.ts";
+import { plainBytes } from "./header.ts";
 import type { NeffLimits } from "./limits.ts";
 
 /** What a NEFF can be read from: a path, a `file:` URL, bytes, or a Blob (so `Bun.file(…)` too). */
@@ -23,7 +24,7 @@ const READ_BYTES = 256 * 1024;
 export async function openSource(source: NeffSource): Promise<ByteSource> {
   if (typeof source === "string") return openFile(source);
   if (source instanceof URL) return openFile(fileURLToPath(source));
-  if (source instanceof Uint8Array) return bytesSource(source);
+  if (source instanceof Uint8Array) return bytesSource(plainBytes(source));
   if (source instanceof ArrayBuffer) return bytesSource(new Uint8Array(source));
   return blobSource(source);
 }

@@ -3,7 +3,7 @@ import { pipeline, Readable } from "node:stream";
 import { crc32, createInflateRaw } from "node:zlib";
 import { NeffError, withFile } from "./error.ts";
 import { compareTrailer, cutOff, gzipHeaderBytes, inflateCap, isGzip, tooLarge } from "./gzip.ts";
-import { checkHeader, checkLength, decodeHeader, HEADER_BYTES, looksLikeNeff, viewOf } from "./header.ts";
+import { checkHeader, checkLength, decodeHeader, HEADER_BYTES, looksLikeNeff, plainBytes, viewOf } from "./header.ts";
 import { limitsWith, type NeffLimits } from "./limits.ts";
 import { memberName, refuseRepeated } from "./members.ts";
 import { hashAlgorithm, locateNeff, neitherGzipNorTar, type NeffPlace, type ParseOptions } from "./read.ts";
@@ -184,7 +184,7 @@ async function* inflateOne(pass: Pass, from: number): AsyncGenerator<Uint8Array,
       length += chunk.length;
       pass.tarBytes += chunk.length;
       if (pass.tarBytes > cap) throw tooLarge(pass.limits, pass.length, from);
-      yield chunk;
+      yield plainBytes(chunk);
     }
   } catch (error) {
     throw streamFault(error, { from, end });

@@ -1,0 +1,226 @@
+/** From definitions to plans: builds the objects of every subgraph, links remote variables, lowers each subgraph. */
+import { BackingBuffer, MrType } from "../abi/runtime_kbin.ts";
+import { printable } from "../neff/error.ts";
+import type { Neff, RemoteVariable, Subgraph, Variable, VirtualVariable } from "../neff/model.ts";
+import { payloadRange } from "../neff/npy.ts";
+import { arenaOf } from "../neff/variable.ts";
+import { PlanError } from "./error.ts";
+import {
+  BufferRef,
+  type DebugMetadata,
+  IoRef,
+  ListRef,
+  type MemRef,
+  type MemRefBase,
+  type Payload,
+  PointerRef,
+  PtrTableRef,
+  RemoteRef,
+  StateBufferRef,
+  TmpBufRef,
+  VirtualTmpBufRef,
+} from "./mem_ref.ts";
+import { MemRefInfo } from "./mem_ref_info.ts";
+import { type Plan, PlanWriter } from "./plan.ts";
+
+/** What a definition is built from besides its variables. */
+export interface BuildContext {
+  /** The variable of an id, for pointers and tables. */
+  variable(varId: number): Variable | undefined;
+  /** Where a constant's bytes are. */
+  payload(variable: Extract<Variable, { type: "file" }>): Payload;
+}
+
+/** The variables of one subgraph as objects. */
+export interface BuiltSubgraph {
+  readonly name: string;
+  readonly info: MemRefInfo;
+  readonly inputs: number;
+  readonly outputs: number;
+  /** High-water marks of the two scratchpad areas. */
+  readonly scratchpad: ScratchpadSizes;
+}
+
+/** The two sizes of a plan's header. */
+export interface ScratchpadSizes {
+  readonly localBytes: number;
+  readonly sharedBytes: number;
+}
+
+/**
+ * Plans every subgraph of a model. No device is needed.
+ *
+ * @throws {PlanError} for a definition that cannot be lowered
+ * @throws {NeffError} for a constant whose payload does not fit its variable
+ */
+export function planNeff(neff: Neff): Plan[] {
+  const built: BuiltSubgraph[] = [];
+  try {
+    for (const subgraph of neff.subgraphs) built.push(buildSubgraph(subgraph, contextOf(neff, subgraph)));
+    linkRemotes(neff.subgraphs, built);
+    return built.map(lower);
+  } finally {
+    for (const { info } of built) info.close();
+  }
+}
+
+/** Builds one object per variable of a subgraph. The caller closes `info`. */
+export function buildSubgraph(subgraph: Subgraph, context: BuildContext): BuiltSubgraph {
+  const info = new MemRefInfo();
+  let inputs = 0;
+  let outputs = 0;
+  for (const variable of subgraph.variables.values()) {
+    info.add(variable.name, memRefOf(variable, context));
+    if (variable.type === "input") inputs++;
+    else if (variable.type === "output") outputs++;
+  }
+  return { name: subgraph.name, info, inputs, outputs, scratchpad: scratchpadSizes(subgraph.variables.values()) };
+}
+
+/** Writes the plan of a built subgraph. @throws {PlanError} when an object does not fit its record */
+export function lower(built: BuiltSubgraph): Plan {
+  const writer = new PlanWriter({
+    name: built.name,
+    count: built.info.size,
+    localScratchpadBytes: built.scratchpad.localBytes,
+    sharedScratchpadBytes: built.scratchpad.sharedBytes,
+  });
+  built.info.dumpAll(writer, (varId, name) => writer.next(varId, name));
+  return writer.finish();
+}
+
+/** High-water marks of the virtual variables: the largest offset + size of each area, not the sum. */
+export function scratchpadSizes(variables: Iterable<Variable>): ScratchpadSizes {
+  let localBytes = 0;
+  let sharedBytes = 0;
+  for (const variable of variables) {
+    if (variable.type !== "virtual") continue;
+    const end = variable.backingOffset + variable.size;
+    if (arenaOf(variable.backingBuffer) === "shared") sharedBytes = Math.max(sharedBytes, end);
+    else localBytes = Math.max(localBytes, end);
+  }
+  return { localBytes, sharedBytes };
+}
+
+/** The record type of each type word. `dge-table`: nothing establishes its number, 10 fits its meaning. */
+export const RECORD_TYPES: Readonly<Record<Variable["type"], number>> = {
+  "state-buffer": MrType.SB,
+  file: MrType.BUFFER,
+  "tmp-buf": MrType.TMP_BUF,
+  input: MrType.INPUT,
+  output: MrType.OUTPUT,
+  pointer: MrType.PTR,
+  virtual: MrType.VIRTUAL_TMP_BUF,
+  list: MrType.LIST,
+  "dge-table": MrType.PTR_TABLE,
+  "ptr-table": MrType.PTR_TABLE,
+  remote: MrType.REMOTE,
+};
+
+const BACKINGS: Readonly<Record<VirtualVariable["backingBuffer"], number>> = {
+  local: BackingBuffer.LOCAL,
+  shared: BackingBuffer.SHARED,
+  sharded: BackingBuffer.SHARDED,
+  main: BackingBuffer.MAIN,
+};
+
+/** The object of a variable, of the class its type asks for. */
+export function memRefOf(variable: Variable, context: BuildContext): MemRef {
+  const base = baseOf(variable);
+  switch (variable.type) {
+    case "state-buffer":
+      return new StateBufferRef(base);
+    case "input":
+    case "output":
+      return new IoRef({ ...base, size: variable.size, alignment: variable.alignment }, RECORD_TYPES[variable.type]);
+    case "file": {
+      const { size, alignment } = variable;
+      return new BufferRef({ ...base, size, alignment, payload: context.payload(variable), debug: debugOf(variable) });
+    }
+    case "tmp-buf":
+      return new TmpBufRef({ ...base, size: variable.size, alignment: variable.alignment, debug: debugOf(variable) });
+    case "virtual": {
+      const { size, backingOffset, backingBuffer } = variable;
+      return new VirtualTmpBufRef({ ...base, size, offset: backingOffset, backing: BACKINGS[backingBuffer], debug: debugOf(variable) });
+    }
+    case "pointer":
+      return new PointerRef({ ...base, referencedVarId: variable.referencedVarId, ioRef: isIo(addressed(variable, variable.referencedVarId, context)) });
+    case "list":
+      for (const id of variable.list) existing(variable, id, context);
+      return new ListRef({ ...base, list: variable.list });
+    case "dge-table":
+    case "ptr-table":
+      for (const id of variable.list) addressed(variable, id, context);
+      return new PtrTableRef({ ...base, list: variable.list });
+    case "remote":
+      return new RemoteRef(base);
+  }
+}
+
+function baseOf(variable: Variable): MemRefBase {
+  return { varId: variable.varId, dtype: variable.dtype ?? undefined, shape: variable.shape };
+}
+
+function debugOf(variable: { readonly prefix: string | null; readonly pipe: number }): DebugMetadata | null {
+  return variable.prefix === null ? null : { prefix: variable.prefix, pipe: variable.pipe };
+}
+
+function isIo(variable: Variable): boolean {
+  return variable.type === "input" || variable.type === "output";
+}
+
+function existing(from: Variable, varId: number, context: BuildContext): Variable {
+  const variable = context.variable(varId);
+  if (variable !== undefined) return variable;
+  throw new PlanError(`Cannot build variable "${printable(from.name)}": it names id ${varId}, which no variable has`, {
+    details: { variable: from.name, missing: varId },
+  });
+}
+
+/** The variable of an id whose address is wanted: one that can have an address. */
+function addressed(from: Variable, varId: number, context: BuildContext): Variable {
+  const variable = existing(from, varId, context);
+  if (RECORD_TYPES[variable.type] !== MrType.LIST && RECORD_TYPES[variable.type] !== MrType.PTR_TABLE) return variable;
+  throw new PlanError(
+    `Cannot build variable "${printable(from.name)}": it points to "${printable(variable.name)}", a ${variable.type}, which has no single address`,
+    { details: { variable: from.name, target: variable.name, targetType: variable.type } },
+  );
+}
+
+function contextOf(neff: Neff, subgraph: Subgraph): BuildContext {
+  return {
+    variable: (varId) => subgraph.byId[varId],
+    payload: (variable) => {
+      const member = neff.members.get(variable.member);
+      if (member === undefined) {
+        throw new PlanError(`Cannot build variable "${printable(variable.name)}": its file ${printable(variable.member)} is not in the archive`, {
+          details: { variable: variable.name, member: variable.member },
+        });
+      }
+      return { member: variable.member, ...payloadRange(variable, member) };
+    },
+  };
+}
+
+/** Tells every remote variable which variable of which subgraph it means. */
+function linkRemotes(subgraphs: readonly Subgraph[], built: readonly BuiltSubgraph[]): void {
+  built.forEach(({ info, name }, index) => {
+    for (const variable of subgraphs[index]?.variables.values() ?? []) {
+      if (variable.type !== "remote") continue;
+      const varId = built[variable.subgraph]?.info.idOf(variable.base);
+      if (varId === undefined) throw unlinked(variable, name, built.length);
+      (info.objectOf(variable.varId) as RemoteRef).link({ subgraph: variable.subgraph, varId });
+    }
+  });
+}
+
+function unlinked(variable: RemoteVariable, from: string, subgraphs: number): PlanError {
+  const why = variable.subgraph >= subgraphs
+    ? `the model has ${subgraphs} subgraph${subgraphs === 1 ? "" : "s"}`
+    : `subgraph ${variable.subgraph} has no variable "${printable(variable.base)}"`;
+  return new PlanError(
+    `Cannot plan ${from}: Failed to resolve remote variables for subgraphs 0 to ${subgraphs - 1}: ` +
+      `"${printable(variable.name)}" refers to subgraph ${variable.subgraph}, and ${why}`,
+    { details: { variable: variable.name, subgraph: variable.subgraph, base: variable.base } },
+  );
+}

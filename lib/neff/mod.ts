@@ -18,5 +18,6 @@ export { checkReservations } from "./reservation.ts";
 export type { NeffSource } from "./source.ts";
 export { type MemberStream, streamMembers, type StreamOptions, type StreamSummary } from "./stream.ts";
 export { dataSize, type MemberData, type MemberSpec, type TarDialect, writeTar } from "./tar_write.ts";
+export { type NeffSummary, scratchpadNeed, type ScratchpadNeed, type SubgraphSummary, summarizeNeff } from "./summary.ts";
 export { arenaOf, sizeOfVariable, VARIABLE_TYPES } from "./variable.ts";
 export { type ArchiveSpec, type Compression, neffChunks, type NeffSpec, replaceMember, writeNeff, writeNeffFile } from "./write.ts";

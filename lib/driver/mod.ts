@@ -1,0 +1,8 @@
+/** One Neuron device as typed requests, and the layers between a client and the kernel. */
+export { openDevice, driverVersion } from "./device.ts";
+export * from "./discover.ts";
+export * from "./error.ts";
+export * from "./layers.ts";
+export * from "./types.ts";
+export * from "./version.ts";
+export type { AnyRequest } from "./any_request.ts";

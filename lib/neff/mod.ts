@@ -21,3 +21,5 @@ export { dataSize, type MemberData, type MemberSpec, type TarDialect, writeTar }
 export { type NeffSummary, scratchpadNeed, type ScratchpadNeed, type SubgraphSummary, summarizeNeff } from "./summary.ts";
 export { arenaOf, sizeOfVariable, VARIABLE_TYPES } from "./variable.ts";
 export { type ArchiveSpec, type Compression, neffChunks, type NeffSpec, replaceMember, writeNeff, writeNeffFile } from "./write.ts";
+export { buildModel, buildNeff, type ModelSpec } from "./build.ts";
+export type { BlockSpec, DefinitionSpec, EngineSpec, QueueSpec, RangeSpec, TransferSpec, VariableSpec } from "./build_definition.ts";

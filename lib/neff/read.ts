@@ -6,7 +6,7 @@ import { checkHeader, checkLength, decodeHeader, HEADER_BYTES, looksLikeNeff, pl
 import { limitsWith, type NeffLimits } from "./limits.ts";
 import { memberName, refuseRepeated } from "./members.ts";
 import type { ArchiveFacts, Member, Neff, NeffHeader, Note } from "./model.ts";
-import { walkTar } from "./tar.ts";
+import { BLOCK_BYTES, walkTar } from "./tar.ts";
 import { findWrapped } from "./wrap.ts";
 
 /** How to read a NEFF. */
@@ -123,19 +123,20 @@ export function noteTail(notes: Note[], junkBytes: number): void {
   if (junkBytes > 0) notes.push({ code: "junk-after-payload", message: `${junkBytes} bytes behind the gzip stream are not zero padding; they are ignored` });
 }
 
-/** A payload that is not gzip has to be a tar; when its very first block is none, say so plainly. */
+/** A payload that is not gzip has to be a tar. */
 function walkBareTar(tar: Uint8Array, options: { limits: NeffLimits; base: number }): ReturnType<typeof walkTar> {
   try {
     return walkTar(tar, options.limits);
   } catch (error) {
-    if (error instanceof NeffError && error.where.memberOffset === 0) throw neitherGzipNorTar(options.base, error);
-    throw error;
+    throw explainBareTar(error, tar, options.base);
   }
 }
 
-/** The payload is no archive at all. */
-export function neitherGzipNorTar(offset: number, cause: NeffError): NeffError {
-  return new NeffError("the payload is neither gzip (1F 8B 08) nor a tar", { kind: "damaged", where: { offset }, cause });
+/** When the very first block of a bare payload is no tar header, it is no archive at all: says so plainly. */
+export function explainBareTar(error: unknown, start: Uint8Array, offset: number): unknown {
+  const inFirst = error instanceof NeffError && error.where.member === "tar" && (error.where.memberOffset ?? BLOCK_BYTES) < BLOCK_BYTES;
+  if (!inFirst || new TextDecoder().decode(start.subarray(257, 262)) === "ustar") return error;
+  return new NeffError("the payload is neither gzip (1F 8B 08) nor a tar", { kind: "damaged", where: { offset }, cause: error });
 }
 
 /** Name of the hash a packager version uses. */

@@ -6,9 +6,9 @@ import { compareTrailer, cutOff, gzipHeaderBytes, inflateCap, isGzip, tooLarge }
 import { checkHeader, checkLength, decodeHeader, HEADER_BYTES, looksLikeNeff, plainBytes, viewOf } from "./header.ts";
 import { limitsWith, type NeffLimits } from "./limits.ts";
 import { memberName, refuseRepeated } from "./members.ts";
-import { hashAlgorithm, locateNeff, neitherGzipNorTar, type NeffPlace, type ParseOptions } from "./read.ts";
+import { explainBareTar, hashAlgorithm, locateNeff, type NeffPlace, type ParseOptions } from "./read.ts";
 import { type ByteSource, type NeffSource, openSource, readAll, readChunks } from "./source.ts";
-import { BLOCK_BYTES, checkTarEnd, paddedBytes, startTarWalk, tarExtension, tarHeader, tarShort, type TarEntry, type TarStep } from "./tar.ts";
+import { BLOCK_BYTES, checkTarEnd, paddedBytes, startTarWalk, tarExtension, tarHeader, tarShort, type TarEntry, type TarStep, type TarWalk } from "./tar.ts";
 
 /** Bytes per piece the inflater gives out. */
 const INFLATE_BYTES = 256 * 1024;
@@ -267,7 +267,7 @@ async function* passTar(pieces: AsyncGenerator<Uint8Array>, pass: Pass): AsyncGe
         checkTarEnd(block, at);
         break;
       }
-      const step = firstStep(pass, at, () => tarHeader(walk, block, at));
+      const step = readHeader(walk, block, { at, pass });
       if (step.kind === "end") break;
       at += BLOCK_BYTES;
       const size = step.kind === "entry" ? step.entry.size : step.size;
@@ -284,13 +284,12 @@ async function* passTar(pieces: AsyncGenerator<Uint8Array>, pass: Pass): AsyncGe
   return { members: walk.entries, pax: walk.pax };
 }
 
-/** A payload that is not gzip has to be a tar; when its very first block is none, say so plainly. */
-function firstStep(pass: Pass, at: number, read: () => TarStep): TarStep {
+/** Reads a header block; the first one of a bare payload may be no tar at all. */
+function readHeader(walk: TarWalk, block: Uint8Array, context: { at: number; pass: Pass }): TarStep {
   try {
-    return read();
+    return tarHeader(walk, block, context.at);
   } catch (error) {
-    if (at === 0 && pass.format === "tar" && error instanceof NeffError) throw neitherGzipNorTar(pass.offset, error);
-    throw error;
+    throw context.at === 0 && context.pass.format === "tar" ? explainBareTar(error, block, context.pass.offset) : error;
   }
 }
 

@@ -1,8 +1,8 @@
 /** From definitions to plans: builds the objects of every subgraph, links remote variables, lowers each subgraph. */
 import { BackingBuffer, MrType } from "../abi/runtime_kbin.ts";
+import { constantPayload } from "../neff/assemble.ts";
 import { printable } from "../neff/error.ts";
 import type { Neff, RemoteVariable, Subgraph, Variable, VirtualVariable } from "../neff/model.ts";
-import { payloadRange } from "../neff/npy.ts";
 import { arenaOf } from "../neff/variable.ts";
 import { PlanError } from "./error.ts";
 import {
@@ -191,13 +191,8 @@ function contextOf(neff: Neff, subgraph: Subgraph): BuildContext {
   return {
     variable: (varId) => subgraph.byId[varId],
     payload: (variable) => {
-      const member = neff.members.get(variable.member);
-      if (member === undefined) {
-        throw new PlanError(`Cannot build variable "${printable(variable.name)}": its file ${printable(variable.member)} is not in the archive`, {
-          details: { variable: variable.name, member: variable.member },
-        });
-      }
-      return { member: variable.member, ...payloadRange(variable, member) };
+      const { offset, size } = constantPayload(neff, subgraph, variable);
+      return { member: variable.member, offset, size };
     },
   };
 }

@@ -166,12 +166,22 @@ export interface ScratchpadMemory {
   free(): void;
 }
 
+/** A host mapping of contiguous pages. */
+export interface ScratchpadMapping {
+  /** Host address of arena offset 0. */
+  readonly address: number;
+  /** Unmaps. */
+  close(): void;
+}
+
 /** Who gives an arena its pages. */
 export interface PageSource<M extends ScratchpadMemory> {
   /** One page of the paged mode: usage SCRATCHPAD, aligned to 4 MiB. */
   page(bytes: number): M;
   /** The next page of the contiguous mode. */
   contiguousPage(bytes: number): M;
+  /** Maps `bytes` from the lowest page on into the host (contiguous mode). */
+  map(lowest: M, bytes: number): ScratchpadMapping;
 }
 
 /** The part of an arena one model uses. Its pages stay, and stay where they are, until it is released. */
@@ -182,6 +192,10 @@ export interface Reservation<M extends ScratchpadMemory> {
   readonly pageBytes: number;
   /** Whether the arena could not grow as far as asked for; what lies beyond is not found. */
   readonly cut: boolean;
+  /** Host address of arena offset 0; 0 in the paged mode, whose pages are not mapped. */
+  readonly va: number;
+  /** The pages, by the arena's index. */
+  readonly memories: readonly M[];
   /** The page of a range, or undefined when the range has none. */
   find(offset: number, size: number): M | undefined;
   /** Gives the references back; pages nobody uses any more are freed, the newest first. A second call does nothing. */
@@ -234,26 +248,40 @@ export class Scratchpad<M extends ScratchpadMemory> {
     }
     const pages = Math.min(needed, this.#pages.length);
     for (let index = 0; index < pages; index++) this.#at(index).references++;
-    return this.#reservation(pages, pages < needed);
+    try {
+      return this.#reservation(pages, pages < needed);
+    } catch (error) {
+      this.#release(pages);
+      throw error;
+    }
   }
 
   #reservation(pages: number, cut: boolean): Reservation<M> {
     const { mode } = this;
     // The model's own pages: later growth and other models' release cannot change what it resolves to.
     const own = this.#pages.slice(0, pages).map((page) => page.memory);
+    const lowest = mode.contiguous ? own.at(-1) : undefined;
+    const mapping = lowest === undefined ? undefined : this.#source.map(lowest, pages * mode.pageBytes);
     let released = false;
     return {
       pages,
       pageBytes: mode.pageBytes,
       cut,
+      va: mapping?.address ?? 0,
+      memories: own,
       find: (offset, size) => own[pageOf(mode, pages, offset, size)],
       release: () => {
         if (released) return;
         released = true;
-        for (let index = 0; index < pages; index++) this.#at(index).references--;
-        this.#shrink(this.#pages.filter((page) => page.references > 0).length);
+        mapping?.close();
+        this.#release(pages);
       },
     };
+  }
+
+  #release(pages: number): void {
+    for (let index = 0; index < pages; index++) this.#at(index).references--;
+    this.#shrink(this.#pages.filter((page) => page.references > 0).length);
   }
 
   /** Adds one page. False: the contiguous arena has reached its ceiling. */

@@ -90,6 +90,12 @@ export class FakeProcess implements Kernel, Caller {
     return file === undefined ? -Errno.EBADF : this.#install(file);
   }
 
+  /** Takes a copy of another process's descriptor, as one sent over a socket or inherited. */
+  adopt(other: FakeProcess, fd: number): number {
+    const file = other.#files[fd - FIRST_FD];
+    return file === undefined ? -Errno.EBADF : this.#install(file);
+  }
+
   /** `ioctl(2)`. @param address of the argument in this process's memory */
   ioctl(fd: number, request: number, address: number): number {
     const file = this.#files[fd - FIRST_FD];

@@ -1,0 +1,137 @@
+import { Errno } from "../../../ffi/errno.ts";
+import { native } from "../../../ffi/native.ts";
+import { pidfdGetfd, pidfdOpen } from "../../../ffi/process.ts";
+import { acceptConnection, peerOf, receiveText, sendText } from "../../../ffi/socket.ts";
+import { errnoName } from "../../../ffi/errno.ts";
+import { createFake, type FakeMachine, type FakeOptions } from "../machine.ts";
+import { Listener } from "./listener.ts";
+import { splitLines } from "./protocol.ts";
+import { type Source, Supervisor } from "./supervisor.ts";
+
+/** A runner or a launcher that is connected. */
+interface Connection extends Source {
+  received: string;
+  /** The program it runs, for a runner. */
+  program: Program | undefined;
+}
+
+/** A program from its announcement to its last process. */
+interface Program {
+  readonly id: string;
+  runner: Connection | undefined;
+  listener: Listener | undefined;
+  /** Whether its first process has ended. */
+  ended: boolean;
+}
+
+/**
+ * Hosts a fake machine: takes programs over a listening socket and serves them
+ * until the last runner and the last process are gone. Blocks its thread.
+ *
+ * @param socket a listening local socket; closed at the end
+ */
+export function hostMachine(options: FakeOptions, socket: number): void {
+  using machine = createFake(options);
+  new Host(machine, socket).run();
+}
+
+class Host {
+  readonly #supervisor: Supervisor;
+  readonly #connections = new Set<Connection>();
+  readonly #programs = new Map<string, Program>();
+  readonly #uid = process.getuid?.() ?? 0;
+  readonly #socket: Source;
+  #sources: readonly Source[] = [];
+  #used = false;
+
+  constructor(machine: FakeMachine, socket: number) {
+    this.#supervisor = new Supervisor(machine, {
+      report: (message) => void process.stderr.write(`neuron-dmem fake: ${message}\n`),
+      gone: (listener) => this.#gone(listener),
+    });
+    this.#socket = { fd: socket, ready: () => this.#accept() };
+    this.#sources = [this.#socket];
+  }
+
+  run(): void {
+    while (!this.#used || this.#connections.size > 0 || this.#supervisor.programs.length > 0) this.#supervisor.step(this.#sources);
+    this.#supervisor.close();
+    native().close(this.#socket.fd);
+  }
+
+  #accept(): void {
+    const fd = acceptConnection(this.#socket.fd);
+    if (fd < 0) return;
+    const peer = peerOf(fd);
+    if (typeof peer === "number" || peer.uid !== this.#uid) return void native().close(fd);
+    const connection: Connection = { fd, received: "", program: undefined, ready: () => this.#receive(connection) };
+    this.#connections.add(connection);
+    this.#used = true;
+    this.#changed();
+  }
+
+  #receive(connection: Connection): void {
+    const text = receiveText(connection.fd, false);
+    if (text === -Errno.EAGAIN) return;
+    if (typeof text === "number" || text === "") return this.#disconnect(connection);
+    const { lines, rest } = splitLines(connection.received + text);
+    connection.received = rest;
+    for (const line of lines) this.#obey(connection, line.split(" "));
+  }
+
+  #obey(connection: Connection, [verb, id = "", pid, fd]: readonly string[]): void {
+    if (verb === "run") {
+      connection.program = { id, runner: connection, listener: undefined, ended: false };
+      this.#programs.set(id, connection.program);
+    } else if (verb === "serve") {
+      sendText(connection.fd, `${this.#serve(id, Number(pid), Number(fd))}\n`);
+    } else if (verb === "ended" && connection.program !== undefined) {
+      connection.program.ended = true;
+      this.#report(connection.program);
+    }
+  }
+
+  /** Takes the listener of a launcher. Returns the answer to it. */
+  #serve(id: string, pid: number, fd: number): string {
+    const program = this.#programs.get(id);
+    if (program === undefined || program.listener !== undefined) return "error no program of that name is about to start";
+    const pidfd = pidfdOpen(pid);
+    if (pidfd < 0) return `error pidfd_open: ${errnoName(-pidfd)}`;
+    const listener = pidfdGetfd(pidfd, fd);
+    native().close(pidfd);
+    if (listener < 0) return `error pidfd_getfd: ${errnoName(-listener)} (is tracing of other processes restricted?)`;
+    program.listener = new Listener(listener);
+    this.#supervisor.add(program.listener);
+    return "ok";
+  }
+
+  #gone(listener: Listener): void {
+    for (const program of this.#programs.values()) {
+      if (program.listener !== listener) continue;
+      program.listener = undefined;
+      this.#report(program);
+    }
+  }
+
+  /** Tells the runner once nothing is left of its program. */
+  #report(program: Program): void {
+    if (!program.ended || program.listener !== undefined) return;
+    this.#programs.delete(program.id);
+    if (program.runner !== undefined) sendText(program.runner.fd, "gone\n");
+  }
+
+  #disconnect(connection: Connection): void {
+    native().close(connection.fd);
+    this.#connections.delete(connection);
+    if (connection.program !== undefined) {
+      connection.program.runner = undefined;
+      connection.program.ended = true;
+      this.#report(connection.program);
+    }
+    this.#changed();
+  }
+
+  #changed(): void {
+    this.#sources = [this.#socket, ...this.#connections];
+  }
+}

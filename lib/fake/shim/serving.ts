@@ -1,0 +1,20 @@
+import type { FakeMachine } from "../machine.ts";
+import type { OpenFiles } from "./files.ts";
+import type { Listener } from "./listener.ts";
+import type { SysfsView } from "./sysfs_view.ts";
+import type { Targets } from "./targets.ts";
+
+/** What the answers to notified calls work on. */
+export interface Serving {
+  /** The fake. */
+  readonly machine: FakeMachine;
+  /** Open files of the node. */
+  readonly files: OpenFiles;
+  /** Processes under the shim. */
+  readonly targets: Targets;
+  /** The driver's part of sysfs. */
+  readonly sysfs: SysfsView;
+}
+
+/** Answers one kind of call. Must end the listener's call in every case. */
+export type CallHandler = (serving: Serving, call: Listener) => void;

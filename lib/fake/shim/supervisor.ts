@@ -1,0 +1,118 @@
+import { Errno } from "../../../ffi/errno.ts";
+import { NeuronError } from "../../../ffi/error.ts";
+import { pidfdSendSignal, PollEvent, PollSet } from "../../../ffi/process.ts";
+import { syscalls } from "../../../ffi/syscalls.ts";
+import type { FakeMachine } from "../machine.ts";
+import { descriptorCalls } from "./descriptor_calls.ts";
+import { OpenFiles } from "./files.ts";
+import type { Listener } from "./listener.ts";
+import { pathCalls } from "./path_calls.ts";
+import type { CallHandler, Serving } from "./serving.ts";
+import { type SysfsExport, SysfsView } from "./sysfs_view.ts";
+import { Targets } from "./targets.ts";
+
+const SIGABRT = 6;
+
+/** A source of events besides the programs: its descriptor, and what to do when it is readable. */
+export interface Source {
+  /** Descriptor to wait for. */
+  readonly fd: number;
+  /** Called when it is readable or hung up. */
+  ready(): void;
+}
+
+/** Settings of a {@linkcode Supervisor}. */
+export interface SupervisorOptions {
+  /** Writes the driver's sysfs files. */
+  readonly sysfs?: (root: string) => SysfsExport;
+  /** Told of requests that were refused loudly and of faults of the fake itself. */
+  readonly report: (message: string) => void;
+  /** Called when the last process of a program is gone and the fake has been brought up to date. */
+  readonly gone: (listener: Listener) => void;
+}
+
+/**
+ * Answers the notified system calls of all programs of one fake machine, one at
+ * a time.
+ */
+export class Supervisor {
+  readonly #serving: Serving;
+  readonly #options: SupervisorOptions;
+  readonly #programs: Listener[] = [];
+  readonly #poll = new PollSet();
+  readonly #handlers: (CallHandler | undefined)[] = [];
+
+  constructor(machine: FakeMachine, options: SupervisorOptions) {
+    const files = new OpenFiles(machine);
+    this.#serving = { machine, files, targets: new Targets(machine, files), sysfs: new SysfsView(options.sysfs) };
+    this.#options = options;
+    for (const [name, handler] of Object.entries({ ...descriptorCalls, ...pathCalls })) {
+      const number = syscalls[name as keyof typeof syscalls];
+      if (number >= 0) this.#handlers[number] = handler;
+    }
+  }
+
+  /** Programs that have processes left. */
+  get programs(): readonly Listener[] {
+    return this.#programs;
+  }
+
+  /** Serves a program from now on. */
+  add(listener: Listener): void {
+    this.#programs.push(listener);
+  }
+
+  /** Waits for the next events and serves them. @param sources looked at besides the programs */
+  step(sources: readonly Source[]): void {
+    const poll = this.#poll;
+    const programs = this.#programs.length;
+    poll.clear();
+    for (const { fd } of this.#programs) poll.add(fd);
+    for (const { fd } of sources) poll.add(fd);
+    this.#serving.targets.watch(poll);
+    if (poll.wait(-1) <= 0) return;
+    let ended = false;
+    for (let place = programs + sources.length; place < poll.size; place++) ended ||= poll.events(place) !== 0;
+    for (let place = programs - 1; place >= 0; place--) this.#attend(place, poll.events(place));
+    sources.forEach((source, index) => poll.events(programs + index) !== 0 && source.ready());
+    if (ended) this.#serving.targets.settle(0);
+  }
+
+  /** Ends: closes what is left. Targets that still run get ENOSYS from now on. */
+  close(): void {
+    for (const listener of this.#programs) listener.close();
+    this.#serving.sysfs.close();
+  }
+
+  #attend(place: number, events: number): void {
+    if ((events & PollEvent.IN) !== 0) this.#serve(this.#programs[place]!);
+    else if (events !== 0) this.#remove(place);
+  }
+
+  #serve(listener: Listener): void {
+    if (listener.receive() < 0) return;
+    const handler = this.#handlers[listener.number];
+    if (handler === undefined) return void listener.proceed();
+    try {
+      handler(this.#serving, listener);
+    } catch (error) {
+      this.#abort(listener, error);
+    }
+  }
+
+  /** A request that a real driver would not survive, or a fault of the fake: the program is stopped where it is. */
+  #abort(listener: Listener, error: unknown): void {
+    const text = error instanceof NeuronError ? `${error.message}${error.hint === undefined ? "" : `\n  ${error.hint}`}` : String((error as Error).stack ?? error);
+    this.#options.report(`${text}\n  Process ${listener.tid} is ended with SIGABRT.`);
+    const target = this.#serving.targets.make(listener.tid);
+    if (target !== undefined) pidfdSendSignal(target.pidfd, SIGABRT);
+    listener.answer(-Errno.EIO);
+  }
+
+  #remove(place: number): void {
+    const [listener] = this.#programs.splice(place, 1);
+    this.#serving.targets.settle(0);
+    listener!.close();
+    this.#options.gone(listener!);
+  }
+}

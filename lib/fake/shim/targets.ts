@@ -1,0 +1,195 @@
+import { readFileSync } from "node:fs";
+import { native } from "../../../ffi/native.ts";
+import { isThreadOf, pidfdOpen, PollEvent, PollSet } from "../../../ffi/process.ts";
+import type { FakeMachine } from "../machine.ts";
+import type { FakeProcess } from "../process.ts";
+import type { OpenFiles, OpenRecord } from "./files.ts";
+import { TargetMemory } from "./target_memory.ts";
+
+const CAP_SYS_RAWIO = 17n;
+
+/** A descriptor of a target that is an open file of the node. */
+export interface TargetDescriptor {
+  /** The descriptor of the target's process on the fake. */
+  readonly fake: number;
+  /** The open file. */
+  readonly record: OpenRecord;
+}
+
+/** A process that runs under the shim and has, or inherited, something of the fake. */
+export interface Target {
+  /** Process id. */
+  readonly pid: number;
+  /** Becomes readable when the process has ended. */
+  readonly pidfd: number;
+  /** Its memory, of whatever program it executes. */
+  readonly memory: TargetMemory;
+  /** What it is to the fake. */
+  readonly process: FakeProcess;
+  /** Its descriptors of the node by number. */
+  readonly descriptors: Map<number, TargetDescriptor>;
+  /** Threads that were allowed to change the descriptors in a way the notification does not tell. */
+  readonly pending: Set<number>;
+}
+
+/** The processes under the shim that matter to the fake. */
+export class Targets {
+  readonly #machine: FakeMachine;
+  readonly #files: OpenFiles;
+  readonly #byPid = new Map<number, Target>();
+  readonly #byTid = new Map<number, Target>();
+  readonly #ends = new PollSet();
+  #watched: Target[] = [];
+  /** Targets with pending changes. */
+  readonly #unsettled = new Set<Target>();
+
+  constructor(machine: FakeMachine, files: OpenFiles) {
+    this.#machine = machine;
+    this.#files = files;
+  }
+
+  /** All targets that have not ended. */
+  get all(): readonly Target[] {
+    return this.#watched;
+  }
+
+  /**
+   * The target a thread belongs to, if it can have something of the fake. A
+   * process seen for the first time is looked through while any open file of
+   * the node exists.
+   */
+  find(tid: number): Target | undefined {
+    const known = this.#byTid.get(tid);
+    if (known !== undefined && (known.pid === tid || isThreadOf(known.pid, tid))) return known;
+    if (this.#files.size === 0 && this.#byPid.size === 0) return undefined;
+    return this.make(tid);
+  }
+
+  /** The target a thread belongs to, made when there is none; undefined when the process is gone. */
+  make(tid: number): Target | undefined {
+    this.#byTid.delete(tid);
+    const pid = threadGroup(tid);
+    const target = pid === undefined ? undefined : this.#byPid.get(pid) ?? this.#create(pid);
+    if (target !== undefined) this.#byTid.set(tid, target);
+    return target;
+  }
+
+  /**
+   * Brings the fake up to date with what happened in the targets without a
+   * notification: ends, and changes of descriptors that were let through.
+   *
+   * @param tid the thread whose call is being served: it is past its earlier ones
+   */
+  settle(tid: number): void {
+    this.#collectEnded();
+    for (const target of this.#unsettled) this.#rescan(target, tid);
+    this.#files.sweep();
+  }
+
+  /** Notes that a thread was allowed to change its process's descriptors. */
+  expectChange(target: Target, tid: number): void {
+    target.pending.add(tid);
+    this.#unsettled.add(target);
+  }
+
+  /** Adds the targets' ends to a set of descriptors to wait for. */
+  watch(set: PollSet): void {
+    for (const { pidfd } of this.#watched) set.add(pidfd);
+  }
+
+  /** Gives a target a descriptor of the node. */
+  attach(target: Target, fd: number, fake: number, record: OpenRecord): void {
+    this.#files.hold(record);
+    target.descriptors.set(fd, { fake, record });
+  }
+
+  /** Takes a descriptor away, as a close does. */
+  detach(target: Target, fd: number): void {
+    const descriptor = target.descriptors.get(fd);
+    if (descriptor === undefined) return;
+    target.descriptors.delete(fd);
+    target.process.close(descriptor.fake);
+    this.#files.drop(descriptor.record);
+  }
+
+  /** The descriptor of a target, also one that it received in a way nobody saw. */
+  descriptor(target: Target, tid: number, fd: number): TargetDescriptor | undefined {
+    const known = target.descriptors.get(fd);
+    if (known !== undefined) return known;
+    const record = this.#files.identify(tid, fd);
+    if (record === undefined) return undefined;
+    this.attach(target, fd, this.#files.adopt(target.process, record), record);
+    return target.descriptors.get(fd);
+  }
+
+  /** Whether the target may map device memory without an allocation now. */
+  refreshPrivileges(target: Target, tid: number): void {
+    target.process.root = hasRawIo(tid);
+  }
+
+  #create(pid: number): Target | undefined {
+    const pidfd = pidfdOpen(pid);
+    if (pidfd < 0) return undefined;
+    const memory = new TargetMemory();
+    const process = this.#machine.process({ pid, memory, root: hasRawIo(pid) });
+    const target: Target = { pid, pidfd, memory, process, descriptors: new Map(), pending: new Set() };
+    this.#byPid.set(pid, target);
+    this.#byTid.set(pid, target);
+    this.#watch([...this.#watched, target]);
+    for (const [fd, record] of this.#files.scan(pid)) this.attach(target, fd, this.#files.adopt(process, record), record);
+    return target;
+  }
+
+  #watch(targets: Target[]): void {
+    this.#watched = targets;
+    this.#ends.clear();
+    this.watch(this.#ends);
+  }
+
+  #collectEnded(): void {
+    if (this.#watched.length === 0 || this.#ends.wait(0) <= 0) return;
+    const ended = this.#watched.filter((_, place) => (this.#ends.events(place) & PollEvent.IN) !== 0);
+    for (const target of ended) {
+      target.process.exit();
+      for (const { record } of target.descriptors.values()) this.#files.drop(record);
+      native().close(target.pidfd);
+      this.#byPid.delete(target.pid);
+      this.#unsettled.delete(target);
+    }
+    for (const [tid, target] of this.#byTid) if (ended.includes(target)) this.#byTid.delete(tid);
+    this.#watch(this.#watched.filter((target) => !ended.includes(target)));
+  }
+
+  #rescan(target: Target, tid: number): void {
+    const found = this.#files.scan(target.pid);
+    for (const [fd, { record }] of target.descriptors) {
+      if (found.get(fd) !== record) this.detach(target, fd);
+    }
+    for (const [fd, record] of found) {
+      if (!target.descriptors.has(fd)) this.attach(target, fd, this.#files.adopt(target.process, record), record);
+    }
+    // A thread that calls again, or that is gone, has its earlier call behind it.
+    for (const waiting of target.pending) {
+      if (waiting === tid || !isThreadOf(target.pid, waiting)) target.pending.delete(waiting);
+    }
+    if (target.pending.size === 0) this.#unsettled.delete(target);
+  }
+}
+
+function threadGroup(tid: number): number | undefined {
+  const id = Number(/^Tgid:\s*(\d+)/m.exec(statusOf(tid))?.[1]);
+  return Number.isInteger(id) && id > 0 ? id : undefined;
+}
+
+function hasRawIo(tid: number): boolean {
+  const effective = /^CapEff:\s*([0-9a-f]+)/m.exec(statusOf(tid))?.[1];
+  return effective !== undefined && (BigInt(`0x${effective}`) >> CAP_SYS_RAWIO & 1n) === 1n;
+}
+
+function statusOf(tid: number): string {
+  try {
+    return readFileSync(`/proc/${tid}/status`, "latin1");
+  } catch {
+    return "";
+  }
+}

@@ -1,5 +1,6 @@
 /** Device memory for scripts and for the layers above: the public shape of `lib/dmem`. */
 import type { Mapping } from "../../ffi/mapping.ts";
+import type { Pinned } from "../../ffi/memory.ts";
 import type { UsageName } from "../abi/runtime_dmem.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import type { MemoryObserver } from "./observer.ts";
@@ -36,6 +37,10 @@ export interface DeviceMemoryOptions {
   readonly onLeak?: ((leak: Leak) => void) | undefined;
   /** Whether leaks carry the stack of their allocation (slow). Default false. */
   readonly leakStacks?: boolean | undefined;
+  /** Folder for the dumps of an out-of-memory report (ring, chunk list, table); default none, nothing is written. */
+  readonly oomDirectory?: string | undefined;
+  /** Where memory for records, hints and the ring comes from; a refusal (it throws) gives status 4. Default `pinned`. */
+  readonly memorySource?: ((byteLength: number) => Pinned) | undefined;
 }
 
 /** Device memory that became unreachable without being freed. It stays allocated until its allocator is walked or the device closes. */

@@ -148,7 +148,7 @@ function headerKind(field: AbiField): string {
 function gaps(byteLength: number, fields: Readonly<Record<string, Field>>): readonly (readonly [number, number])[] {
   const found: [number, number][] = [];
   let end = 0;
-  for (const { offset, size } of [...Object.values(fields)].sort((a, b) => a.offset - b.offset)) {
+  for (const { offset, size } of Object.values(fields).sort((a, b) => a.offset - b.offset)) {
     if (offset > end) found.push([end, offset - end]);
     end = offset + size;
   }

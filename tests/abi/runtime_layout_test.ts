@@ -91,8 +91,8 @@ test("C-057 D-127 D-133 the ledger is 1600 bytes; its matrix is 8 rows of 23, so
   assert.equal(matrix.count, abi.MAX_CORES * abi.LEDGER_ROW);
   assert.equal(abi.LEDGER_ROW * 8, 184);
   const log = abi.MemLogRecord.alloc();
-  log.$set("memoryUsageNc", 0 * abi.LEDGER_ROW + abi.UsageType.MAX, 7);
-  log.$set("memoryUsageNc", 1 * abi.LEDGER_ROW + abi.UsageType.GENERIC, 9);
+  log.$set("memoryUsageNc", abi.UsageType.MAX, 7);
+  log.$set("memoryUsageNc", abi.LEDGER_ROW + abi.UsageType.GENERIC, 9);
   assert.equal(log.$get("memoryUsageNc", abi.UsageType.MAX), 7);
   assert.equal(log.$view.getBigUint64(112 + 22 * 8, true), 7n);
   assert.equal(log.$view.getBigUint64(112 + 23 * 8, true), 9n);

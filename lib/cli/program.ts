@@ -69,6 +69,10 @@ export function buildProgram(wrap: Wrap, output: OutputConfiguration = {}): Comm
     .addOption(new Option("--size <N>", "bytes that will be accessed").argParser(integer).default(0))
     .addOption(json())
     .action(wrap(async () => (await import("./resolve.ts")).resolve));
+  program.command("explain <code>")
+    .description("explain a runtime status or errno, or (with -) a runtime log on standard input")
+    .addOption(json())
+    .action(wrap(async () => (await import("./explain.ts")).explain));
   return program;
 }
 

@@ -6,6 +6,8 @@ import { tensorBytes } from "./dtype.ts";
 import type { MemberSpec } from "./tar_write.ts";
 import { type ArchiveSpec, type NeffSpec, writeNeff } from "./write.ts";
 
+export type { DefinitionSpec, VariableSpec } from "./build_definition.ts";
+
 /** A model to build: what a compiler would put into a NEFF, without the computing. */
 export interface ModelSpec extends Omit<ArchiveSpec, "header"> {
   /** `cayman` when absent. Any text is written. */

@@ -139,6 +139,12 @@ test("a driver version has the profile of the newest change that is not newer", 
   }
 });
 
+test("a driver version's feature flags are the features it has by then", () => {
+  const { ZEROCOPY, ...first } = abi.DriverFeature;
+  const flags = Object.values(first).reduce((sum, flag) => sum + flag, 0);
+  for (const { from, featureFlags, batches } of abi.driverProfiles) assert.equal(featureFlags, flags + (batches ? ZEROCOPY : 0), from);
+});
+
 test("versions compare part by part as numbers", () => {
   assert.ok(abi.compareVersions("2.9", "2.10") < 0);
   assert.ok(abi.compareVersions("2.24.7.0", "2.24.7") === 0);

@@ -62,7 +62,7 @@ export class MemRef {
 
   /** @throws {PlanError} when `type` is no record type */
   constructor(base: MemRefBase, type: number) {
-    if (!(type >= MrType.SB && type <= MrType.REMOTE)) {
+    if (!(Number.isInteger(type) && type >= MrType.SB && type <= MrType.REMOTE)) {
       throw new PlanError(`Cannot build variable ${base.varId}: ${type} is not a record type, they are 1 to 11`, { details: { type } });
     }
     this.varId = base.varId;

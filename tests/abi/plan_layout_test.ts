@@ -217,7 +217,7 @@ test("backing kinds are LOCAL 0, SHARED 1, SHARDED 2, MAIN 3", () => {
   assert.deepEqual(abi.BackingBuffer, { LOCAL: 0, SHARED: 1, SHARDED: 2, MAIN: 3 });
 });
 
-test("C-133 the only reservation in the state buffer is EVTACCEL", () => {
+test("the only reservation in the state buffer is EVTACCEL", () => {
   assert.deepEqual(abi.CarveoutType, { INVALID: 0, EVTACCEL: 1 });
   assert.deepEqual(abi.evtAccelCarveout, { startPartition: 0, partitions: 128, size: 8, offset: { cayman: 229368, mariana: 262136 } });
 });

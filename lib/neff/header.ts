@@ -148,19 +148,13 @@ export function checkHeader(header: NeffHeader, bytes: Uint8Array, options: { fi
   if (header.headerSize >= fileBytes) {
     const reason = `header size ${header.headerSize} does not fit a file of ${fileBytes} bytes`;
     if (strange) throw notANeff(bytes, reason, { offset: base + O.headerSize });
+    if (header.headerSize === HEADER_BYTES) throw cutShort(header, { fileBytes, base });
     throw new NeffError(reason, { kind: "damaged", where: { offset: base + O.headerSize } });
   }
   checkVersion(header, bytes, { base, strange });
   if (header.dataSize > fileBytes - HEADER_BYTES) {
-    const missing = header.dataSize - (fileBytes - HEADER_BYTES);
-    const reason = `the header announces ${header.dataSize} bytes of payload, the file has ${fileBytes - HEADER_BYTES} (${missing} missing)`;
-    if (strange) throw notANeff(bytes, reason, { offset: base + O.dataSize });
-    throw new NeffError(reason, {
-      kind: "truncated",
-      where: { offset: base + fileBytes },
-      hint: "The file was cut off: copy or compile it again.",
-      details: { dataSize: header.dataSize, payloadBytes: fileBytes - HEADER_BYTES },
-    });
+    const error = cutShort(header, { fileBytes, base });
+    throw strange ? notANeff(bytes, error.reason, { offset: base + O.dataSize }) : error;
   }
   if (header.pkgVersion !== 1 && header.pkgVersion !== 2) {
     const reason = `packager version ${header.pkgVersion}, only 1 and 2 exist`;
@@ -175,6 +169,17 @@ export function checkHeader(header: NeffHeader, bytes: Uint8Array, options: { fi
   if (header.dataSize === 0) {
     throw new NeffError("the header announces a payload of 0 bytes", { kind: "damaged", where: { offset: base + O.dataSize } });
   }
+}
+
+/** The payload is shorter than announced. */
+function cutShort(header: NeffHeader, options: { fileBytes: number; base: number }): NeffError {
+  const there = options.fileBytes - HEADER_BYTES;
+  return new NeffError(`the header announces ${header.dataSize} bytes of payload, the file has ${there} (${header.dataSize - there} missing)`, {
+    kind: "truncated",
+    where: { offset: options.base + options.fileBytes },
+    hint: "The file was cut off: copy or compile it again.",
+    details: { dataSize: header.dataSize, payloadBytes: there },
+  });
 }
 
 function checkVersion(header: NeffHeader, bytes: Uint8Array, options: { base: number; strange: boolean }): void {

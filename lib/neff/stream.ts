@@ -8,7 +8,7 @@ import { limitsWith, type NeffLimits } from "./limits.ts";
 import { memberName, refuseRepeated } from "./members.ts";
 import { explainBareTar, hashAlgorithm, locateNeff, type NeffPlace, type ParseOptions } from "./read.ts";
 import { type ByteSource, type NeffSource, openSource, readAll, readChunks } from "./source.ts";
-import { BLOCK_BYTES, checkTarEnd, paddedBytes, startTarWalk, tarExtension, tarHeader, tarShort, type TarEntry, type TarStep, type TarWalk } from "./tar.ts";
+import { BLOCK_BYTES, checkTarEnd, paddedBytes, startTarWalk, tarExtension, tarHeader, tarShort, type TarEntry, type TarStep } from "./tar.ts";
 
 /** Bytes per piece the inflater gives out. */
 const INFLATE_BYTES = 256 * 1024;
@@ -114,7 +114,7 @@ export async function* passMembers(source: ByteSource, place: NeffPlace, options
     paddingBytes: 0,
     junkBytes: 0,
   };
-  const first = await source.read(pass.offset, 3);
+  const first = await source.read(pass.offset, Math.min(3, pass.length));
   const zipped = isGzip(first);
   if (zipped) pass.format = "gzip";
   const tar = zipped ? inflateAll(pass) : stored(pass, pass.offset);
@@ -264,10 +264,10 @@ async function* passTar(pieces: AsyncGenerator<Uint8Array>, pass: Pass): AsyncGe
     for (;;) {
       const block = await puller.take(BLOCK_BYTES);
       if (block.length < BLOCK_BYTES) {
-        checkTarEnd(block, at);
+        guardStart({ at, pass, block }, () => checkTarEnd(block, at));
         break;
       }
-      const step = readHeader(walk, block, { at, pass });
+      const step = guardStart({ at, pass, block }, () => tarHeader(walk, block, at));
       if (step.kind === "end") break;
       at += BLOCK_BYTES;
       const size = step.kind === "entry" ? step.entry.size : step.size;
@@ -284,12 +284,12 @@ async function* passTar(pieces: AsyncGenerator<Uint8Array>, pass: Pass): AsyncGe
   return { members: walk.entries, pax: walk.pax };
 }
 
-/** Reads a header block; the first one of a bare payload may be no tar at all. */
-function readHeader(walk: TarWalk, block: Uint8Array, context: { at: number; pass: Pass }): TarStep {
+/** Reads a block; the first one of a bare payload may be no tar at all. */
+function guardStart<T>(context: { at: number; pass: Pass; block: Uint8Array }, read: () => T): T {
   try {
-    return tarHeader(walk, block, context.at);
+    return read();
   } catch (error) {
-    throw context.at === 0 && context.pass.format === "tar" ? explainBareTar(error, block, context.pass.offset) : error;
+    throw context.at === 0 && context.pass.format === "tar" ? explainBareTar(error, context.block, context.pass.offset) : error;
   }
 }
 

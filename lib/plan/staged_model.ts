@@ -11,9 +11,9 @@ import { type Plan, planName } from "./plan.ts";
 import { type PointerTable, readPointerTable } from "./pointers.ts";
 import { type Ranges, resolveAddress, resolveAddresses, unknownId } from "./resolve.ts";
 import { coverIndex, type CoverIndex } from "./reverse.ts";
-import type { StagedConstant, StagePart } from "./stage_part.ts";
+import type { Arenas, StagedConstant, StagePart } from "./stage_part.ts";
 import { releaseParts } from "./release.ts";
-import { pageAdvice } from "./scratchpad.ts";
+import { pageAdvice, type Reservation } from "./scratchpad.ts";
 
 /** One variable of a staged subgraph. */
 export interface StagedVariable {
@@ -87,6 +87,11 @@ export class StagedSubgraph {
   /** What `unload` frees; memory added here goes with the model. */
   get tracker(): DmemList {
     return this.#part.tracker;
+  }
+
+  /** The part of its core's scratchpad the subgraph counts on. */
+  get scratchpad(): Reservation<Dmem> {
+    return (this.#part.arenas as Arenas).local;
   }
 
   /** The largest virtual variable that had to be private, 0 for none. */

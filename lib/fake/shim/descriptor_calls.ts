@@ -1,10 +1,8 @@
-import { Errno } from "../../../ffi/errno.ts";
-import { MapFlag, Protection } from "../../../ffi/native.ts";
-import { native } from "../../../ffi/native.ts";
 import type { SyscallName } from "../../../ffi/syscalls.ts";
 import type { Listener } from "./listener.ts";
-import type { CallHandler, Serving } from "./serving.ts";
+import { mapNode } from "./map_node.ts";
 import { copyNodeStat, StatForm } from "./node_stat.ts";
+import type { CallHandler, Serving } from "./serving.ts";
 import type { Target, TargetDescriptor } from "./targets.ts";
 
 /** The caller and its descriptor of the node; one object, reused. */
@@ -78,14 +76,8 @@ const mmap: CallHandler = (serving, call) => {
   if (!isNodeOrReceived(serving, call, call.int(4))) return void call.proceed();
   const { target, descriptor } = subject;
   serving.targets.refreshPrivileges(target, call.tid);
-  const result = target.process.mmap(descriptor.fake, call.argument(1), call.int(2) & (Protection.READ | Protection.WRITE), MapFlag.SHARED, call.argument(5));
-  if (typeof result === "number") return void call.answer(result);
-  result.close();
-  call.proceed();
+  mapNode(serving, call, target, descriptor);
 };
-
-void native;
-void Errno;
 
 /** Handlers of calls about descriptors, by system call. */
 export const descriptorCalls: Readonly<Partial<Record<SyscallName, CallHandler>>> = {

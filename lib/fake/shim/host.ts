@@ -1,3 +1,4 @@
+import { readdirSync, readlinkSync } from "node:fs";
 import { Errno } from "../../../ffi/errno.ts";
 import { native } from "../../../ffi/native.ts";
 import { pidfdGetfd, pidfdOpen } from "../../../ffi/process.ts";
@@ -8,11 +9,22 @@ import { Listener } from "./listener.ts";
 import { splitLines } from "./protocol.ts";
 import { type Source, Supervisor } from "./supervisor.ts";
 
+/** How often the listener of a launcher is looked for, in milliseconds. */
+const SEEK_MS = 1;
+
 /** A runner or a launcher that is connected. */
 interface Connection extends Source {
   received: string;
   /** The program it runs, for a runner. */
   program: Program | undefined;
+}
+
+/** A launcher whose listener has not appeared yet. */
+interface Launch {
+  readonly connection: Connection;
+  readonly program: Program;
+  readonly pid: number;
+  readonly pidfd: number;
 }
 
 /** A program from its announcement to its last process. */
@@ -39,6 +51,7 @@ class Host {
   readonly #supervisor: Supervisor;
   readonly #connections = new Set<Connection>();
   readonly #programs = new Map<string, Program>();
+  readonly #launches = new Set<Launch>();
   readonly #uid = process.getuid?.() ?? 0;
   readonly #socket: Source;
   #sources: readonly Source[] = [];
@@ -54,9 +67,14 @@ class Host {
   }
 
   run(): void {
-    while (!this.#used || this.#connections.size > 0 || this.#supervisor.programs.length > 0) this.#supervisor.step(this.#sources);
+    while (!this.#used || this.#connections.size > 0 || this.#supervisor.programs.length > 0) this.#turn();
     this.#supervisor.close();
     native().close(this.#socket.fd);
+  }
+
+  #turn(): void {
+    for (const launch of this.#launches) this.#seek(launch);
+    this.#supervisor.step(this.#sources, this.#launches.size > 0 ? SEEK_MS : -1);
   }
 
   #accept(): void {
@@ -79,30 +97,47 @@ class Host {
     for (const line of lines) this.#obey(connection, line.split(" "));
   }
 
-  #obey(connection: Connection, [verb, id = "", pid, fd]: readonly string[]): void {
+  #obey(connection: Connection, [verb, id = "", pid]: readonly string[]): void {
     if (verb === "run") {
       connection.program = { id, runner: connection, listener: undefined, ended: false };
       this.#programs.set(id, connection.program);
     } else if (verb === "serve") {
-      sendText(connection.fd, `${this.#serve(id, Number(pid), Number(fd))}\n`);
+      const refusal = this.#expect(connection, id, Number(pid));
+      if (refusal !== undefined) sendText(connection.fd, `error ${refusal}\n`);
     } else if (verb === "ended" && connection.program !== undefined) {
       connection.program.ended = true;
       this.#report(connection.program);
     }
   }
 
-  /** Takes the listener of a launcher. Returns the answer to it. */
-  #serve(id: string, pid: number, fd: number): string {
+  /** Waits for the listener of a launcher from now on. Returns why not, or undefined. */
+  #expect(connection: Connection, id: string, pid: number): string | undefined {
     const program = this.#programs.get(id);
-    if (program === undefined || program.listener !== undefined) return "error no program of that name is about to start";
+    if (program === undefined || program.listener !== undefined) return "no program of that name is about to start";
     const pidfd = pidfdOpen(pid);
-    if (pidfd < 0) return `error pidfd_open: ${errnoName(-pidfd)}`;
-    const listener = pidfdGetfd(pidfd, fd);
-    native().close(pidfd);
-    if (listener < 0) return `error pidfd_getfd: ${errnoName(-listener)} (is tracing of other processes restricted?)`;
-    program.listener = new Listener(listener);
-    this.#supervisor.add(program.listener);
-    return "ok";
+    if (pidfd < 0) return `pidfd_open: ${errnoName(-pidfd)}`;
+    this.#launches.add({ connection, program, pid, pidfd });
+    return undefined;
+  }
+
+  /** Takes the listener of a launcher, if it is there now. */
+  #seek(launch: Launch): void {
+    const fd = listenerOf(launch.pid);
+    if (fd === undefined) return;
+    const listener = pidfdGetfd(launch.pidfd, fd);
+    this.#forget(launch);
+    if (listener < 0) {
+      sendText(launch.connection.fd, `error pidfd_getfd: ${errnoName(-listener)} (is tracing of other processes restricted?)\n`);
+      return;
+    }
+    launch.program.listener = new Listener(listener);
+    this.#supervisor.add(launch.program.listener);
+    sendText(launch.connection.fd, "ok\n");
+  }
+
+  #forget(launch: Launch): void {
+    this.#launches.delete(launch);
+    native().close(launch.pidfd);
   }
 
   #gone(listener: Listener): void {
@@ -123,6 +158,7 @@ class Host {
   #disconnect(connection: Connection): void {
     native().close(connection.fd);
     this.#connections.delete(connection);
+    for (const launch of this.#launches) if (launch.connection === connection) this.#forget(launch);
     if (connection.program !== undefined) {
       connection.program.runner = undefined;
       connection.program.ended = true;
@@ -133,5 +169,23 @@ class Host {
 
   #changed(): void {
     this.#sources = [this.#socket, ...this.#connections];
+  }
+}
+
+/** The descriptor of a process that is the listener of its filter. */
+function listenerOf(pid: number): number | undefined {
+  try {
+    const name = readdirSync(`/proc/${pid}/fd`).find((fd) => linkOf(`/proc/${pid}/fd/${fd}`) === "anon_inode:seccomp notify");
+    return name === undefined ? undefined : Number(name);
+  } catch {
+    return undefined;
+  }
+}
+
+function linkOf(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return "";
   }
 }

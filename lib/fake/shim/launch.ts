@@ -2,8 +2,7 @@
  * Entry of the launcher: becomes the program to run, under the filter.
  *
  * Arguments: socket of the host, identity of the program, directory to start in,
- * then the command. Everything that can fail is done before the filter is there;
- * after it only calls that the filter lets pass, until the host has the listener.
+ * then the command.
  */
 import { accessSync, constants, readFileSync, statSync } from "node:fs";
 import { Errno, errnoName, errnoText } from "../../../ffi/errno.ts";
@@ -58,13 +57,19 @@ function prepare(socket: number): void {
   native().syscall(syscalls.rt_sigprocmask, 2, mask.address, 0, 8);
 }
 
-/** Installs the filter and gives its listener to the host. */
+/**
+ * Has the host serve this process, and installs the filter.
+ *
+ * The host looks for the listener itself: from the moment the filter is there,
+ * even memory management of the runtime may make a call that waits for the host.
+ */
 function hand(socket: number, id: string): void {
   const arch = process.arch;
   if (arch !== "x64" && arch !== "arm64") fail(`the processor architecture ${arch} is not supported`, LaunchExit.failed);
   const privileges = setNoNewPrivileges();
   if (privileges < 0) fail(`privileges cannot be given up: ${errnoName(-privileges)}`, LaunchExit.failed);
   const program = shimFilter(arch);
+  sendText(socket, `serve ${id} ${process.pid}\n`);
   const listener = installFilter(program);
   if (listener < 0) {
     fail(
@@ -74,7 +79,6 @@ function hand(socket: number, id: string): void {
       LaunchExit.failed,
     );
   }
-  sendText(socket, `serve ${id} ${process.pid} ${listener}\n`);
   const answer = receiveText(socket, true);
   if (answer !== "ok\n") fail(`the fake machine refused the program: ${typeof answer === "number" ? errnoName(-answer) : answer.trim()}`, LaunchExit.failed);
 }

@@ -3,8 +3,9 @@
  * over a local stream socket: one line per message, fields separated by blanks.
  *
  * - runner → host `run ID`: a program with this identity is about to start.
- * - launcher → host `serve ID PID FD`: here is the program's listener.
- *   host → launcher `ok`, or `error TEXT`.
+ * - launcher → host `serve ID PID`: this process is about to install the filter;
+ *   the host looks for the listener among its descriptors.
+ *   host → launcher `ok` once it has it, or `error TEXT`.
  * - runner → host `ended`: the program's first process has ended.
  *   host → runner `gone`: none of its processes is left, everything is given back.
  */

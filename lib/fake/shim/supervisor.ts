@@ -62,15 +62,20 @@ export class Supervisor {
     this.#programs.push(listener);
   }
 
-  /** Waits for the next events and serves them. @param sources looked at besides the programs */
-  step(sources: readonly Source[]): void {
+  /**
+   * Waits for the next events and serves them.
+   *
+   * @param sources looked at besides the programs
+   * @param milliseconds longest wait; negative: for ever
+   */
+  step(sources: readonly Source[], milliseconds: number): void {
     const poll = this.#poll;
     const programs = this.#programs.length;
     poll.clear();
     for (const { fd } of this.#programs) poll.add(fd);
     for (const { fd } of sources) poll.add(fd);
     this.#serving.targets.watch(poll);
-    if (poll.wait(-1) <= 0) return;
+    if (poll.wait(milliseconds) <= 0) return;
     let ended = false;
     for (let place = programs + sources.length; place < poll.size; place++) ended ||= poll.events(place) !== 0;
     for (let place = programs - 1; place >= 0; place--) this.#attend(place, poll.events(place));

@@ -83,10 +83,15 @@ export class Backing {
     );
   }
 
-  /** Maps a range for a caller. Returns −errno on failure. */
-  map(address: number, length: number, protection: number, flags: number): Mapping | number {
+  /** Maps a range for a caller. Returns −errno on failure. @param onUnmap told the address when it is unmapped */
+  map(address: number, length: number, protection: number, flags: number, onUnmap?: (address: number) => void): Mapping | number {
     const at = native().mmap(length, protection, flags, this.fd, address);
-    return at < 0 ? at : new Mapping(at, length);
+    if (at < 0) return at;
+    if (onUnmap === undefined) return new Mapping(at, length);
+    return new Mapping(at, length, (where, bytes) => {
+      onUnmap(where);
+      return native().munmap(where, bytes);
+    });
   }
 
   /** Unmaps all windows and closes the file. Mappings handed out stay. */

@@ -1,7 +1,10 @@
-import type { UserMemory } from "./user_memory.ts";
-import type { Device } from "./device.ts";
-import type { Slot } from "./process_table.ts";
+import type { Clock, Wait } from "./clock.ts";
+import type { CoreMarks } from "./core_marks.ts";
 import type { Danger } from "./danger.ts";
+import type { Device } from "./device.ts";
+import type { MappingRecord } from "./mappings.ts";
+import type { Slot } from "./process_table.ts";
+import type { UserMemory } from "./user_memory.ts";
 
 /** What one process is to the driver. */
 export interface Caller {
@@ -11,6 +14,12 @@ export interface Caller {
   readonly memory: UserMemory;
   /** Whether it has CAP_SYS_RAWIO. */
   root: boolean;
+  /** Host memory it pinned, by address. */
+  readonly pins: Set<number>;
+  /** Mappings the driver has a record of. */
+  readonly mappings: MappingRecord[];
+  /** Makes a dma-buf descriptor for device memory. Returns the descriptor, or −errno. */
+  exportBuffer(device: Device, pa: number): number;
 }
 
 /** A request on its way through the driver. One object per process, reused. */
@@ -35,9 +44,29 @@ export interface Call {
 export interface MachineState {
   /** All devices by index; sparse. */
   readonly devices: readonly (Device | undefined)[];
-  /** Asks what to do about a danger: returns when it is allowed, throws, or gives an errno result to return. */
+  /** Core marks of all devices. */
+  readonly marks: CoreMarks;
+  /** The kernel log. */
+  readonly log: string[];
+  /** The driver's time. */
+  readonly clock: Clock;
+  /** Whether the module parameter `no_reset` is set: resets do nothing but make rings. */
+  readonly noReset: boolean;
+  /** Whether the DMA engines work; without them every transfer times out. */
+  readonly engine: boolean;
+  /** Whether asynchronous copies move their bytes only when they are waited for. */
+  readonly lateCopies: boolean;
+  /** A module parameter; 0 when it does not exist. */
+  parameter(name: string): number;
+  /** What to do about a danger: 0 to carry it out, or a result to return; or it throws. */
   danger(danger: Danger, request: string, numbers?: Readonly<Record<string, unknown>>): number;
+  /** Waits up to `milliseconds` for `poll` to give a result; then the result is `otherwise`. Returned by a handler as it is. */
+  wait(milliseconds: number, poll: () => number | undefined, otherwise: number | (() => number)): number;
+  /** Begins a wait that may already be over. Returned by a handler as it is. */
+  begin(wait: Wait | number): number;
+  /** The record of the mapping of a process that contains an address. */
+  mappingAt(caller: Caller, va: number): MappingRecord | undefined;
 }
 
-/** Carries out one kind of request. Returns 0, −errno, or the driver's odd positive values. */
+/** Carries out one kind of request. Returns 0, −errno, the driver's odd positive values, or `BLOCKED`. */
 export type Handler = (call: Call) => number;

@@ -2,18 +2,13 @@ import { Errno } from "../../ffi/errno.ts";
 import {
   MemBufCopy, MemBufCopy64, MemCopy, MemCopy64, MemCopyAsync, MemCopyAsync64, MemCopyAsyncWait, Memset, Memset64,
 } from "../abi/driver_copy.ts";
-import { driverConstants } from "../abi/driver_enums.ts";
 import type { Call, Handler } from "./call.ts";
 import type { Chunk } from "./chunk.ts";
 import { badHandle } from "./memory_requests.ts";
-import { argument, u64At } from "./user_fields.ts";
+import { BOUNCE_BYTES, checkPieces, moveSync, startAsync, transfer, waitAsync } from "./transfer.ts";
+import { argument, u64At, wraps } from "./user_fields.ts";
 
 const TWO_32 = 2 ** 32;
-const TWO_64 = 2 ** 64;
-const BOUNCE_BYTES = 65536;
-const ASYNC_LIMIT = driverConstants.ASYNC_COPY_MAX_BYTES;
-/** pwait_handle −1: start, wait for nothing. */
-const WAIT_NOTHING = 0xffffffff;
 
 /** The errno for a range out of bounds in this driver version, negative. */
 export function outOfBounds(call: Call): number {
@@ -23,11 +18,11 @@ export function outOfBounds(call: Call): number {
 /**
  * Whether `[offset, offset + size)` of a chunk may be used: 0, or a negative
  * errno. A sum past 2^64 passes the check of old drivers; that is a danger.
+ *
+ * @param wrapped whether the exact sum passes 2^64
  */
-export function checkBounds(call: Call, name: string, chunk: Chunk, offset: number, size: number): number {
-  if (offset + size >= TWO_64 && call.device.profile.boundsWrap) {
-    return call.machine.danger("wrap", name, { offset, size }) || outOfBounds(call);
-  }
+export function checkBounds(call: Call, name: string, chunk: Chunk, offset: number, size: number, wrapped: boolean): number {
+  if (wrapped && call.device.profile.boundsWrap) return call.machine.danger("wrap", name, { offset, size }) || outOfBounds(call);
   return offset + size <= call.device.reach(chunk) ? 0 : outOfBounds(call);
 }
 
@@ -51,7 +46,7 @@ function bufferCopy(form: BufferForm): Handler {
     const size = wide ? u64At(view, base + at.size) : view.getUint32(base + at.size, true);
     const offset = wide ? u64At(view, base + at.offset) : view.getUint32(base + at.offset, true);
     const toDevice = view.getUint32(base + at.copyToMemHandle, true) !== 0;
-    const refused = checkBounds(call, form.name, chunk, offset, size);
+    const refused = checkBounds(call, form.name, chunk, offset, size, wide && wraps(view, base + at.offset, base + at.size));
     if (refused !== 0) return refused;
     if (chunk.host) return transfer(call, chunk, offset, buffer, size, toDevice, size);
     if (size >= TWO_32) {
@@ -59,29 +54,10 @@ function bufferCopy(form: BufferForm): Handler {
       if (cut !== 0) return cut;
     }
     call.device.bounce(chunk.core);
-    return transfer(call, chunk, offset, buffer, size % TWO_32, toDevice, BOUNCE_BYTES);
+    const cutSize = size % TWO_32;
+    const failed = checkPieces(call, chunk.core, buffer, cutSize, toDevice);
+    return failed !== 0 ? failed : transfer(call, chunk, offset, buffer, cutSize, toDevice, BOUNCE_BYTES);
   };
-}
-
-/**
- * Moves bytes between the caller's buffer and a chunk in pieces of `step`, as the
- * driver does: a bad address ends it with the count of that piece. Returns the
- * bytes of the piece that were not copied.
- */
-export function transfer(call: Call, chunk: Chunk, offset: number, buffer: number, size: number, toDevice: boolean, step: number): number {
-  if (size === 0) return 0;
-  const { device, memory } = call;
-  device.touch(chunk, offset + size);
-  for (let done = 0; done < size;) {
-    const piece = device.backing.bytes(chunk.pa + offset + done, size - done);
-    const left = toDevice ? memory.read(buffer + done, piece) : memory.write(buffer + done, piece);
-    if (left !== 0) {
-      const reached = done + piece.length - left;
-      return Math.min(size, (Math.floor(reached / step) + 1) * step) - reached;
-    }
-    done += piece.length;
-  }
-  return 0;
 }
 
 /** Where the fields of a copy between chunks lie. */
@@ -108,50 +84,53 @@ function readCopy(call: Call, form: CopyForm): number {
   const size = value(at.size);
   const from = value(at.srcOffset);
   const to = value(at.dstOffset);
-  const refused = checkBounds(call, form.name, source, from, size) || checkBounds(call, form.name, target, to, size);
+  const wrapped = (field: number) => wide && wraps(view, offset + field, offset + at.size);
+  const refused = checkBounds(call, form.name, source, from, size, wrapped(at.srcOffset)) ||
+    checkBounds(call, form.name, target, to, size, wrapped(at.dstOffset));
   if (refused !== 0) return refused;
   Object.assign(request, { source, target, from, to, size });
   return size === 0 ? call.machine.danger("zeroSize", form.name, { size }) : 0;
 }
 
-function carryOut(call: Call, size: number): void {
-  const { source, target, from, to } = request;
-  if (size === 0) return;
-  call.device.touch(source, from + size);
-  call.device.touch(target, to + size);
-  call.device.backing.copy(source.pa + from, target.pa + to, size);
-}
-
 function copy(form: CopyForm): Handler {
   return (call) => {
     const result = readCopy(call, form);
-    if (result !== 0) return result;
-    carryOut(call, request.size);
-    return 0;
+    if (result !== 0 || request.size === 0) return result;
+    const { source, target, from, to, size } = request;
+    return moveSync(call, coreOf(target, source), size, () => {
+      touchBoth(call);
+      call.device.backing.copy(source.pa + from, target.pa + to, size);
+    });
   };
 }
 
-/** The core whose ring carries a copy: the destination's if it is on the device, else the source's, else the destination's. */
+function touchBoth(call: Call): void {
+  call.device.touch(request.source, request.from + request.size);
+  call.device.touch(request.target, request.to + request.size);
+}
+
+/** The core of the first chunk unless that is host memory and the second is not. */
 function coreOf(first: Chunk, second: Chunk): number {
   return first.host && !second.host ? second.core : first.core;
+}
+
+/** The core whose ring an asynchronous copy uses: the source's if it is on the device, else the destination's. */
+function asyncCore(source: Chunk, target: Chunk): number {
+  return source.host ? target.core : source.core;
 }
 
 function copyAsync(form: CopyForm & { readonly pwait: number; readonly wait: number }): Handler {
   return (call) => {
     const result = readCopy(call, form);
     if (result !== 0) return result;
+    const { source, target, from, to, size } = request;
     const { view, offset } = argument;
-    const pwait = view.getUint32(offset + form.pwait, true);
-    const ring = call.device.rings[coreOf(request.target, request.source)]!;
-    const waits = pwait === 1 || pwait === 2;
-    if (!waits && pwait !== 0 && pwait !== WAIT_NOTHING) return -Errno.EINVAL;
-    if (waits && !ring.used[pwait]) return -Errno.EINVAL;
-    if (pwait !== 0 && request.size > ASYNC_LIMIT) return -Errno.EINVAL;
-    carryOut(call, request.size);
-    const started = pwait === 0 ? 0 : pwait === 1 ? 2 : 1;
-    if (waits) ring.used[pwait] = false;
-    if (started !== 0) ring.used[started] = true;
-    view.setUint32(offset + form.wait, started, true);
+    touchBoth(call);
+    const handle = startAsync(call, {
+      core: asyncCore(source, target), pwait: view.getInt32(offset + form.pwait, true), from: source.pa + from, to: target.pa + to, size,
+    });
+    if (handle < 0) return handle;
+    view.setUint32(offset + form.wait, handle, true);
     return call.memory.commit(call.address, form.bytes, argument);
   };
 }
@@ -165,10 +144,7 @@ const copyWait: Handler = (call) => {
   const target = call.device.handles.find(u64At(view, offset + at.dstMemHandle));
   if (source === undefined || target === undefined) return badHandle(call);
   const pwait = view.getUint32(offset + at.pwaitHandle, true);
-  const ring = call.device.rings[coreOf(source, target)]!;
-  if ((pwait !== 1 && pwait !== 2) || !ring.used[pwait]) return -Errno.EINVAL;
-  ring.used[pwait] = false;
-  return 0;
+  return pwait === 1 || pwait === 2 ? waitAsync(call, asyncCore(source, target), pwait) : -Errno.EINVAL;
 };
 
 interface MemsetForm {
@@ -188,12 +164,14 @@ function memset(form: MemsetForm): Handler {
     if (chunk === undefined) return badHandle(call);
     const offset = u64At(view, base + at.offset);
     const size = form.wide ? u64At(view, base + at.size) : view.getUint32(base + at.size, true);
-    const refused = checkBounds(call, form.name, chunk, offset, size);
+    const refused = checkBounds(call, form.name, chunk, offset, size, form.wide && wraps(view, base + at.offset, base + at.size));
     if (refused !== 0) return refused;
     if (size === 0) return call.machine.danger("zeroSize", form.name, { size });
-    call.device.touch(chunk, offset + size);
-    call.device.backing.fill(chunk.pa + offset, size, view.getUint32(base + at.value, true) & 255);
-    return 0;
+    const value = view.getUint32(base + at.value, true) & 255;
+    return moveSync(call, chunk.core, size, () => {
+      call.device.touch(chunk, offset + size);
+      call.device.backing.fill(chunk.pa + offset, size, value);
+    });
   };
 }
 

@@ -24,6 +24,8 @@ export const dangers = {
   printNothing: "printing 0 bytes reads in front of a stack buffer",
   foreignFree: "freeing a chunk of another process or of the driver leaves its owner with freed memory",
   shortCopy: "a buffer copy of 4 GiB or more is cut to 32 bits without an error",
+  wildRegister: "an address outside the registers stops the kernel",
+  notModelled: "this fake does not model the request",
   counterWrite: "writing a memory counter sets it to 0 for good",
 } as const;
 

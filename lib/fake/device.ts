@@ -1,24 +1,29 @@
 import { Errno } from "../../ffi/errno.ts";
+import { NeuronError } from "../../ffi/error.ts";
 import type { Geometry } from "../abi/architecture.ts";
-import { MemCategory } from "../abi/driver_enums.ts";
+import { DeviceState, MemCategory } from "../abi/driver_enums.ts";
 import type { DriverProfile } from "../abi/topology.ts";
 import { AddressIndex } from "./address_index.ts";
 import { Backing } from "./backing.ts";
 import { Chunk, ChunkList, type Lifespan } from "./chunk.ts";
+import { type CoreState, createCores, MAX_CORES } from "./core_state.ts";
 import { book, type Counters, createCounters, unbook } from "./counters.ts";
+import { STORE_BYTES, STORE_COUNT, type Store } from "./datastores.ts";
 import { FreeRuns } from "./free_runs.ts";
 import { Handles } from "./handles.ts";
 import { CARVEOUT_BYTES, createPools, giveBack, type HbmPools, PAGE_BYTES, place, placeScratchpad, takeMain } from "./pools.ts";
 import { ProcessTable, type Slot } from "./process_table.ts";
+import { createQueues, type Queues } from "./queues.ts";
+import { Registers } from "./registers.ts";
+import type { ResetRequest } from "./reset.ts";
+import { createRing, type Ring, ringOf } from "./rings.ts";
 
 const GIB = 2 ** 30;
 const KIB = 1024;
 /** Where the host memory of device 0 begins on the bus; each device has a range of its own. */
 const HOST_START = 4 * GIB;
 const HOST_BYTES = 16 * GIB;
-const DATASTORE_BYTES = 16 * 256 * KIB;
-/** Cores the driver has room for, whatever the device has. */
-const CORES = 8;
+const RING_BYTES = 128 * KIB;
 const BOUNCE_BYTES = 64 * KIB;
 
 /** What a device needs to know about the machine it is in. */
@@ -37,12 +42,6 @@ export interface DeviceOptions {
   readonly retainFreed: boolean;
   /** Handles of the table, for tests of exhaustion. */
   readonly handleCapacity: number | undefined;
-}
-
-/** The two asynchronous contexts of a core's ring, shared by everybody; index 0 is not used. */
-export interface Ring {
-  /** Whether context 1 or 2 is in use. */
-  readonly used: boolean[];
 }
 
 /** One device: its memory, who has it open, and the driver's bookkeeping of both. */
@@ -65,8 +64,22 @@ export class Device {
   readonly processes = new ProcessTable();
   /** Chunks that live as long as the device. */
   readonly driverChunks = new ChunkList();
-  /** Asynchronous copies by core. */
-  readonly rings: readonly Ring[] = Array.from({ length: CORES }, () => ({ used: [false, false, false] }));
+  /** Descriptor rings; {@linkcode ringOf} finds a core's. */
+  readonly rings: readonly Ring[] = Array.from({ length: MAX_CORES }, createRing);
+  /** State of each core. */
+  readonly cores: readonly CoreState[] = createCores();
+  /** Notification queues. */
+  readonly queues: Queues;
+  /** Datastores. */
+  readonly stores: readonly Store[];
+  /** Registers of BAR 0. */
+  readonly registers = new Registers();
+  /** `neuron_device_state`. */
+  state: number = DeviceState.READY;
+  /** Resets that were asked for and not collected. */
+  readonly resets: ResetRequest[] = [];
+  /** Whether sysfs notifications are on: the text of `info/notify_delay`. */
+  notifyDelay = -1;
   /** Open descriptions of the node, of both kinds. */
   openCount = 0;
   /** Whether memory may have been changed outside of chunks: then every free gives pages back. */
@@ -76,6 +89,8 @@ export class Device {
   readonly #hostIndex: AddressIndex;
   readonly #hostPages: FreeRuns;
   readonly #hostBase: number;
+  /** The driver's memory for each core's ring, while it has one. */
+  readonly #ringMemory: (readonly Chunk[] | undefined)[] = [];
 
   constructor(options: DeviceOptions) {
     const { geometry, hbmSize } = options;
@@ -89,8 +104,12 @@ export class Device {
     this.#hostBase = geometry.hostWindow + HOST_START + options.index * HOST_BYTES;
     this.#hostIndex = new AddressIndex(this.#hostBase, HOST_BYTES);
     this.#hostPages = new FreeRuns(HOST_BYTES / PAGE_BYTES);
-    this.#bookIdleMemory();
+    this.queues = createQueues(geometry.coresPerDevice, geometry.topSps);
     for (const pools of this.hbms) this.#takeCarveout(pools);
+    this.makeRings(undefined);
+    this.stores = Array.from({ length: STORE_COUNT }, () => ({ chunk: this.#driverMemory(STORE_BYTES, 0, undefined), pid: 0, cleared: 0 }));
+    // A dummy ring, and the buffer that fills memory.
+    for (const size of [4 * KIB, BOUNCE_BYTES]) this.#driverMemory(size, 0, undefined);
   }
 
   /**
@@ -163,6 +182,31 @@ export class Device {
     unbook(this.counters, true, core, MemCategory.NCDEV_HOST, BOUNCE_BYTES);
   }
 
+  /** Makes the rings of the cores that have none. @param slot the process whose figures pay for them */
+  makeRings(slot: Slot | undefined): void {
+    for (let core = 0; core < this.geometry.coresPerDevice; core++) {
+      if (this.#ringMemory[core] !== undefined) continue;
+      const [send, receive] = [this.#driverMemory(RING_BYTES, core, slot), this.#driverMemory(RING_BYTES, core, slot)];
+      this.#driverMemory(4 * KIB, core, slot);
+      this.#ringMemory[core] = [send, receive];
+      ringOf(this, core).used = 0;
+    }
+  }
+
+  /** Frees the rings of cores, as a reset does; the completion page stays behind. */
+  freeRings(cores: readonly number[], slot: Slot | undefined): void {
+    for (const core of cores) {
+      for (const chunk of this.#ringMemory[core] ?? []) if (chunk.alive) this.free(chunk, slot);
+      this.#ringMemory[core] = undefined;
+    }
+  }
+
+  /** Whether a range of device addresses overlaps memory that chunks are made of. */
+  coversMemory(address: number, size: number): boolean {
+    const overlaps = (start: number, length: number) => address < start + length && address + size > start;
+    return this.hbms.some((pools) => overlaps(pools.base, pools.size)) || overlaps(this.#hostBase, HOST_BYTES);
+  }
+
   /** Gives all memory back to the system. */
   close(): void {
     this.backing.close();
@@ -178,12 +222,10 @@ export class Device {
     return chunk.pools === undefined ? this.#hostIndex : this.#hbmIndexes[chunk.pools.index]!;
   }
 
-  /** The driver's own host memory on an idle device: rings and a bounce buffer per core, datastores on core 0. */
-  #bookIdleMemory(): void {
-    for (let core = this.geometry.coresPerDevice - 1; core >= 0; core--) {
-      for (const size of [256 * KIB, 4 * KIB]) book(this.counters, true, core, MemCategory.NCDEV_HOST, size);
-    }
-    for (const size of [DATASTORE_BYTES, 4 * KIB, BOUNCE_BYTES]) book(this.counters, true, 0, MemCategory.NCDEV_HOST, size);
+  #driverMemory(size: number, core: number, slot: Slot | undefined): Chunk {
+    const chunk = this.allocate(size, 0, undefined, core, MemCategory.NCDEV_HOST, slot, "device");
+    if (typeof chunk === "number") throw new NeuronError(`Cannot start a fake device: no host memory for ${size} bytes of its driver`);
+    return chunk;
   }
 
   /** The driver's own piece of an HBM; it is not in the counters. */

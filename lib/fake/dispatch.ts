@@ -1,11 +1,19 @@
 import { Errno } from "../../ffi/errno.ts";
-import { requests } from "../abi/requests.ts";
+import { decodeRequest } from "../../ffi/ioctl.ts";
 import type { Request } from "../abi/request.ts";
-import { compareVersions } from "../abi/topology.ts";
+import { requests } from "../abi/requests.ts";
+import { compareVersions, driverProfile } from "../abi/topology.ts";
 import type { Call, Handler } from "./call.ts";
 import { copyHandlers } from "./copy_requests.ts";
+import { coreHandlers } from "./core_requests.ts";
+import { dmaHandlers } from "./dma_requests.ts";
 import { infoHandlers } from "./info_requests.ts";
+import { laterHandlers } from "./later_requests.ts";
 import { memoryHandlers } from "./memory_requests.ts";
+import { queueHandlers } from "./queue_requests.ts";
+import { registerHandlers } from "./register_requests.ts";
+import { resetHandlers } from "./reset_requests.ts";
+import { zeroCopyHandlers } from "./zero_copy.ts";
 
 /** A request as the dispatcher knows it. */
 export interface Entry {
@@ -21,39 +29,88 @@ export interface Entry {
   readonly handler: Handler;
 }
 
-/** The requests of one driver version: by number, then by all 32 bits. */
-export type DispatchTable = readonly (readonly Entry[] | undefined)[];
+/** All requests with one number, as a driver version tells them apart. */
+interface Group {
+  /** Variants matched on all 32 bits. */
+  readonly exact: Entry[];
+  /** Tells apart what is not matched on all bits. */
+  loose: ((request: number) => Entry | undefined) | undefined;
+}
 
-const handlers: Readonly<Record<string, Handler>> = { ...memoryHandlers, ...copyHandlers, ...infoHandlers };
+/** The requests of one driver version by number. */
+export type DispatchTable = readonly (Group | undefined)[];
+
+/** Handlers of all requests by name. */
+const handlers: Readonly<Record<string, Handler>> = {
+  ...memoryHandlers, ...copyHandlers, ...zeroCopyHandlers, ...infoHandlers, ...coreHandlers, ...queueHandlers, ...resetHandlers,
+  ...registerHandlers, ...dmaHandlers, ...laterHandlers, MEM_COPY64_2_30: copyHandlers["MEM_COPY64"]!,
+};
+
+/** Request names without a handler: none, or the table of requests has grown. */
+export const unhandledRequests: readonly string[] = Object.keys(requests).filter((name) => handlers[name] === undefined);
+
+/** Requests of 2.24.7 that later drivers no longer have, and the version that dropped them. */
+const DROPPED: Readonly<Record<string, string>> = {
+  MEM_BUF_ZEROCOPY64: "2.25.4.0", MEM_BUF_ZEROCOPY64_2_25: "2.29.0.0",
+};
 
 /** Resolves every request that a driver version has to its handler. */
 export function dispatchTable(version: string): DispatchTable {
-  const table: Entry[][] = [];
+  const groups: (Group | undefined)[] = Array.from({ length: 256 }, () => undefined);
   for (const request of Object.values(requests) as readonly Request[]) {
     const handler = handlers[request.name];
+    const dropped = DROPPED[request.name];
     if (handler === undefined || (request.since !== null && compareVersions(request.since, version) > 0)) continue;
-    const entry: Entry = {
-      name: request.name, request: request.request | 0, gated: request.gated, freeAccess: request.freeAccess, handler,
-    };
-    (table[request.number] ??= []).push(entry);
+    if (dropped !== undefined && compareVersions(dropped, version) <= 0) continue;
+    const { name, gated, freeAccess } = request;
+    const group = groups[request.number] ??= { exact: [], loose: undefined };
+    group.exact.push({ name, request: request.request | 0, gated, freeAccess, handler });
   }
-  return Array.from({ length: 256 }, (_, number) => table[number]);
+  addLooseMatches(groups, version);
+  return groups;
+}
+
+/** The numbers that the driver does not match on all 32 bits, so that the type letter, the size or the direction may differ. */
+function addLooseMatches(groups: readonly (Group | undefined)[], version: string): void {
+  const entry = (number: number, name: string): Entry | undefined => groups[number]?.exact.find((each) => each.name === name);
+  const loose = (number: number, match: (parts: ReturnType<typeof decodeRequest>) => Entry | undefined) => {
+    const group = groups[number];
+    if (group !== undefined) group.loose = (request) => match(decodeRequest(request >>> 0));
+  };
+  const get = entry(110, "DRIVER_INFO_GET");
+  const set = entry(110, "DRIVER_INFO_SET");
+  // The attach gate is for the exact request only.
+  const openSet = set === undefined ? undefined : { ...set, gated: false };
+  loose(110, ({ direction, size }) => (direction === "write" ? openSet : direction === "read" && size >= 24 ? get : undefined));
+  loose(111, ({ size }) => (size === 24 ? entry(111, "MEM_MC_GET_INFO") : size === 32 ? entry(111, "MEM_MC_GET_INFO_V2") : undefined));
+  loose(115, ({ size }) => (size === 260 ? entry(115, "HOST_DEVICE_ID_TO_RID_MAP") : undefined));
+  const bytes = driverProfile(version).zeroCopyBytes;
+  const zeroCopy = groups[124]?.exact[0];
+  loose(124, ({ size }) => (bytes === 40 || size === bytes ? zeroCopy : undefined));
 }
 
 /** Finds and carries out a request on an attached descriptor, or on one opened O_WRONLY. */
 export function dispatch(table: DispatchTable, call: Call, freeAccess: boolean): number {
   const entry = findEntry(table, call.request);
-  if (entry === undefined || (freeAccess && !entry.freeAccess)) return -Errno.EINVAL;
-  if (entry.gated && call.slot === undefined) return -Errno.EACCES;
+  if (entry === undefined || (freeAccess && !entry.freeAccess)) return entry === undefined ? unknownRequest(call.request) : -Errno.EINVAL;
+  if (entry.gated && !freeAccess && call.slot === undefined) return -Errno.EACCES;
   return entry.handler(call);
 }
 
 /** The entry for a request number, or undefined when this driver version does not know it. */
 export function findEntry(table: DispatchTable, request: number): Entry | undefined {
-  const variants = table[request & 255];
-  if (variants === undefined) return undefined;
-  for (let index = 0; index < variants.length; index++) {
-    if (variants[index]!.request === request) return variants[index];
+  const group = table[request & 255];
+  if (group === undefined) return undefined;
+  const { exact } = group;
+  for (let index = 0; index < exact.length; index++) {
+    if (exact[index]!.request === request) return exact[index];
   }
-  return undefined;
+  return group.loose?.(request);
+}
+
+/** Requests that the kernel answers for every file before it asks a driver: close-on-exec, non-blocking, asynchronous. */
+const FOR_EVERY_FILE: ReadonlySet<number> = new Set([0x5450, 0x5451, 0x5421, 0x5452]);
+
+function unknownRequest(request: number): number {
+  return FOR_EVERY_FILE.has(request) ? 0 : -Errno.EINVAL;
 }

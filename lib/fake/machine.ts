@@ -1,45 +1,27 @@
 import { Errno } from "../../ffi/errno.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import type { Kernel } from "../../ffi/kernel.ts";
-import type { Mapping } from "../../ffi/mapping.ts";
-import { Protection } from "../../ffi/native.ts";
-import { geometries, type Product } from "../abi/architecture.ts";
-import { MemCategory } from "../abi/driver_enums.ts";
-import { compareVersions, driverProfile, specialMappingAt } from "../abi/topology.ts";
-import type { MachineState } from "./call.ts";
+import type { Product } from "../abi/architecture.ts";
+import type { Caller, MachineState } from "./call.ts";
+import { BLOCKED, type Clock, virtualClock, type Wait, waitOut } from "./clock.ts";
+import { CoreMarks } from "./core_marks.ts";
+import { releaseLocks } from "./core_state.ts";
 import { type Danger, type DangerPolicy, fakeAbort } from "./danger.ts";
+import { clearStores, releaseStore } from "./datastores.ts";
 import { Device } from "./device.ts";
 import { dispatchTable, type DispatchTable } from "./dispatch.ts";
-import { CARVEOUT_BYTES, PAGE_BYTES } from "./pools.ts";
+import type { MappingRecord } from "./mappings.ts";
+import { type FakeOptions, resolveOptions } from "./options.ts";
 import { FakeProcess, type OpenFile } from "./process.ts";
+import { awaitReady, awaitReset } from "./reset.ts";
 import { ownMemory, type UserMemory } from "./user_memory.ts";
 
-/** Settings of a fake machine. */
-export interface FakeOptions {
-  /** The product all its devices are. */
-  readonly product: Product;
-  /** Number of devices, or their indexes (may have gaps); default 1. */
-  readonly devices?: number | readonly number[];
-  /** Driver version whose behaviour is copied; default 2.24.7, for trn3 2.27. */
-  readonly driverVersion?: string;
-  /** Bytes of each HBM, a multiple of 4096, at least 64 MiB; default the product's. */
-  readonly hbmSize?: number;
-  /** Largest host chunk in bytes; default 4 MiB, what a kernel without IOMMU and CMA gives. */
-  readonly hostChunkLimit?: number;
-  /** Keep the contents of freed memory, as the device does; default false: freed memory is given back and reads as 0. */
-  readonly retainFreed?: boolean;
-  /** What to do about requests that would stop or corrupt a real kernel; default `"throw"` a {@linkcode FakeAbort}. */
-  readonly danger?: DangerPolicy;
-  /** Dangers that are carried out whatever `danger` says. */
-  readonly allow?: readonly Danger[];
-  /** Number of handles, for tests of exhaustion; default the driver's. */
-  readonly handleCapacity?: number;
-}
+export type { FakeOptions } from "./options.ts";
 
-const FULL_VERSION: Readonly<Record<string, string>> = { "2.24.7": "2.24.7.0", "2.25": "2.25.4.0", "2.26": "2.26.5.0", "2.27": "2.27.4.0", "2.28": "2.28.0.0", "2.29": "2.29.0.0", "2.30": "2.30.2.0" };
-const MAX_DEVICES = 64;
-const MINIMUM_HBM = 4 * CARVEOUT_BYTES;
 const FIRST_PID = 1000;
+const HOST_CHUNK_LIMIT = 4 * 2 ** 20;
+/** How long the last close of a process takes: milliseconds. */
+const CLOSE_TIME = 10;
 
 /**
  * Makes a machine with fake Neuron devices and a driver, all in this process.
@@ -53,45 +35,49 @@ export function createFake(options: FakeOptions): FakeMachine {
 
 /** Fake Neuron devices with their driver, for processes of {@linkcode FakeMachine.process}. */
 export class FakeMachine implements MachineState {
-  /** Devices by index; sparse. */
   readonly devices: readonly (Device | undefined)[];
+  readonly marks = new CoreMarks();
+  readonly log: string[] = [];
+  readonly clock: Clock;
+  readonly noReset: boolean;
+  readonly engine: boolean;
+  readonly lateCopies: boolean;
   /** Full version of the driver, as `/sys/module/neuron/version` shows it. */
   readonly driverVersion: string;
   /** The product. */
   readonly product: Product;
+  /** Module parameters with their values. */
+  readonly parameters: Readonly<Record<string, number>>;
   /** The requests of this driver version. */
   readonly dispatchTable: DispatchTable;
   readonly #danger: DangerPolicy;
   readonly #allow: ReadonlySet<Danger>;
   readonly #processes = new Set<FakeProcess>();
+  #wait: Wait | undefined;
   #pid = FIRST_PID;
   #closed = false;
 
   /** See {@linkcode createFake}. */
   constructor(options: FakeOptions) {
-    const geometry = geometries[options.product];
-    const version = options.driverVersion ?? (options.product === "trn3" ? "2.27" : "2.24.7");
-    this.driverVersion = FULL_VERSION[version] ?? version;
-    const profile = driverProfile(this.driverVersion);
+    const { geometry, profile, version, devices, hbmSize, parameters } = resolveOptions(options);
+    this.driverVersion = version;
     this.product = options.product;
-    if (geometry === undefined || !profile.architectures.includes(geometry.architecture)) {
-      throw new ArgumentError(`Cannot make a fake ${options.product}: driver ${this.driverVersion} does not know that product`);
-    }
-    const hbmSize = options.hbmSize ?? geometry.hbms[0]!.size;
-    if (!(hbmSize >= MINIMUM_HBM) || hbmSize % PAGE_BYTES !== 0 || hbmSize > geometry.hbms[0]!.size * 4) {
-      throw new ArgumentError(`Cannot make an HBM of ${hbmSize} bytes: it must be a multiple of 4096 of at least ${MINIMUM_HBM} bytes`);
-    }
-    const devices: (Device | undefined)[] = [];
-    for (const index of deviceIndexes(options.devices ?? 1)) {
-      devices[index] = new Device({
-        index, geometry, profile, hbmSize, hostChunkLimit: options.hostChunkLimit ?? 4 * 2 ** 20,
+    this.parameters = parameters;
+    this.noReset = this.parameter("no_reset") !== 0;
+    this.engine = options.engine ?? true;
+    this.lateCopies = options.lateCopies ?? false;
+    this.clock = options.clock ?? virtualClock();
+    this.#danger = options.danger ?? "throw";
+    this.#allow = new Set(options.allow);
+    this.dispatchTable = dispatchTable(version);
+    const list: (Device | undefined)[] = [];
+    for (const index of devices) {
+      list[index] = new Device({
+        index, geometry, profile, hbmSize, hostChunkLimit: options.hostChunkLimit ?? HOST_CHUNK_LIMIT,
         retainFreed: options.retainFreed ?? false, handleCapacity: options.handleCapacity,
       });
     }
-    this.devices = devices;
-    this.dispatchTable = dispatchTable(this.driverVersion);
-    this.#danger = options.danger ?? "throw";
-    this.#allow = new Set(options.allow);
+    this.devices = list;
   }
 
   /**
@@ -142,50 +128,70 @@ export class FakeMachine implements MachineState {
     return this.#pid++;
   }
 
-  /** What to do about a danger: 0 to carry it out, or a result to return. @throws {FakeAbort} by default */
+  parameter(name: string): number {
+    return this.parameters[name] ?? 0;
+  }
+
   danger(danger: Danger, request: string, numbers?: Readonly<Record<string, unknown>>): number {
     if (this.#danger === "allow" || this.#allow.has(danger)) return 0;
     if (this.#danger === "errno") return -Errno.EIO;
     throw fakeAbort(danger, request, numbers);
   }
 
+  wait(milliseconds: number, poll: () => number | undefined, otherwise: number | (() => number)): number {
+    const early = poll();
+    if (early !== undefined) return early;
+    const expired = typeof otherwise === "number" ? () => otherwise : otherwise;
+    return this.begin({ deadline: this.clock.now() + milliseconds, poll, expired });
+  }
+
+  begin(wait: Wait | number): number {
+    if (typeof wait === "number") return wait;
+    this.#wait = wait;
+    return BLOCKED;
+  }
+
+  /** The wait that the request which was just issued began. */
+  takeWait(): Wait {
+    const wait = this.#wait!;
+    this.#wait = undefined;
+    return wait;
+  }
+
+  mappingAt(caller: Caller, va: number): MappingRecord | undefined {
+    return caller.mappings.find((record) => va >= record.va && va < record.va + record.size);
+  }
+
+  /** Runs `action` when a device is ready; a wait for that while it is being reset. */
+  whenReady(device: Device, action: () => number): number | Wait {
+    return awaitReady(this, device, action) ?? action();
+  }
+
   /** The driver's flush: what a close of a descriptor does for the process that closes. */
   flush(file: OpenFile, process: FakeProcess): void {
-    if (file.freeAccess) return;
+    if (file.buffer) return;
+    if (file.freeAccess) return this.marks.unmarkAll(process.pid);
     const { device } = file;
     const slot = process.slots[device.index];
     if (slot === undefined) return;
-    if (slot.count > 1) {
-      slot.count--;
-      return;
-    }
+    if (--slot.count > 0) return;
+    const reset = awaitReset(this, device, process.pid, 0, () => 0);
+    if (typeof reset !== "number") waitOut(this.clock, reset);
+    this.clock.advance(CLOSE_TIME);
+    releaseLocks(device.cores, process.pid);
+    releaseStore(device, process.pid);
     while (slot.chunks.newest !== undefined) device.free(slot.chunks.newest, slot);
-    slot.count = 0;
+    for (let index = process.mappings.length - 1; index >= 0; index--) {
+      if (process.mappings[index]!.device === device) process.mappings.splice(index, 1);
+    }
     slot.pid = 0;
     process.slots[device.index] = undefined;
   }
 
   /** The driver's release: the last descriptor of an open file is gone. */
   release(file: OpenFile): void {
-    file.device.openCount--;
-  }
-
-  /** The driver's mmap. */
-  map(process: FakeProcess, file: OpenFile, length: number, protection: number, flags: number, offset: number): Mapping | number {
-    const { device } = file;
-    const whole = Math.ceil(length / PAGE_BYTES) * PAGE_BYTES;
-    if ((protection & Protection.WRITE) !== 0 && file.mode === 0) return -Errno.EACCES;
-    const chunk = device.chunkAt(offset);
-    const scratchpad = chunk?.type === MemCategory.CONTIGUOUS_SCRATCHPAD_DEVICE;
-    if (chunk !== undefined && (scratchpad ? whole <= device.reach(chunk) : whole === chunk.size)) {
-      device.touch(chunk, whole);
-      const own = chunk.pid === process.pid || chunk.lifespan === "device";
-      return device.backing.map(chunk.pa, length, own ? protection : protection & ~Protection.WRITE, flags);
-    }
-    const special = specialMappingAt(device.geometry.architecture, offset, whole);
-    if (special === undefined && !process.root) return -Errno.EPERM;
-    device.untracked = true;
-    return device.backing.map(offset, length, special?.readonly === true ? protection & ~Protection.WRITE : protection, flags);
+    if (file.freeAccess || file.buffer) return;
+    if (--file.device.openCount === 0) clearStores(file.device);
   }
 
   /** The text of a sysfs file, or −errno. */
@@ -204,13 +210,3 @@ export class FakeMachine implements MachineState {
     this.#processes.delete(process);
   }
 }
-
-function deviceIndexes(devices: number | readonly number[]): readonly number[] {
-  const indexes = typeof devices === "number" ? Array.from({ length: devices }, (_, index) => index) : devices;
-  if (indexes.length === 0 || indexes.some((index) => !(Number.isInteger(index) && index >= 0 && index < MAX_DEVICES))) {
-    throw new ArgumentError(`Cannot make devices ${indexes.join(", ") || "none"}: there must be one to ${MAX_DEVICES}, numbered from 0`);
-  }
-  return indexes;
-}
-
-void compareVersions;

@@ -1,11 +1,12 @@
 import { Errno } from "../../ffi/errno.ts";
 import type { Kernel } from "../../ffi/kernel.ts";
 import type { Mapping } from "../../ffi/mapping.ts";
-import { Protection } from "../../ffi/native.ts";
 import type { Call, Caller } from "./call.ts";
+import { BLOCKED, type Wait, waitOut } from "./clock.ts";
 import type { Device } from "./device.ts";
 import { dispatch, type DispatchTable } from "./dispatch.ts";
 import type { FakeMachine } from "./machine.ts";
+import { type MapPlan, type MappingRecord, planMapping } from "./mappings.ts";
 import type { Slot } from "./process_table.ts";
 import type { UserMemory } from "./user_memory.ts";
 
@@ -22,6 +23,8 @@ export interface OpenFile {
   readonly freeAccess: boolean;
   /** Access mode, 0 … 3. */
   readonly mode: number;
+  /** Whether it is a dma-buf, which answers nothing. */
+  readonly buffer: boolean;
   /** Descriptors that refer to it. */
   references: number;
 }
@@ -37,6 +40,14 @@ export class FakeProcess implements Kernel, Caller {
   root: boolean;
   /** Its slot on each device it is attached to, by device index. */
   readonly slots: (Slot | undefined)[] = [];
+  readonly pins: Set<number> = new Set();
+  readonly mappings: MappingRecord[] = [];
+  /**
+   * Makes the descriptor of a dma-buf for a process that is not this one.
+   * Returns it, or −errno. Default: a descriptor of this process that can only
+   * be closed.
+   */
+  exporter: ((device: Device, pa: number) => number) | undefined;
   readonly #machine: FakeMachine;
   readonly #table: DispatchTable;
   readonly #files: (OpenFile | undefined)[] = [];
@@ -58,20 +69,20 @@ export class FakeProcess implements Kernel, Caller {
     return this.#alive;
   }
 
-  /** `open(2)` of `/dev/neuronN`. Other paths are ENOENT. */
+  /** `open(2)` of `/dev/neuronN`; waits while the device is being reset. Other paths are ENOENT. */
   open(path: string, flags: number): number {
+    const result = this.openOrWait(path, flags);
+    return typeof result === "number" ? result : waitOut(this.#machine.clock, result);
+  }
+
+  /** `open(2)` that hands back a {@linkcode Wait} instead of waiting. */
+  openOrWait(path: string, flags: number): number | Wait {
     const match = /^\/dev\/neuron(0|[1-9][0-9]*)$/.exec(path);
     const device = match === null ? undefined : this.#machine.devices[Number(match[1])];
     if (device === undefined) return -Errno.ENOENT;
     const mode = flags & ACCESS_MODE;
-    const freeAccess = (mode & WRITE_ONLY) !== 0;
-    if (!freeAccess) {
-      const slot = device.processes.attach(this.pid);
-      if (slot === undefined) return -Errno.EBUSY;
-      this.slots[device.index] = slot;
-    }
-    device.openCount++;
-    return this.#install({ device, freeAccess, mode, references: 0 });
+    if ((mode & WRITE_ONLY) !== 0) return this.#install({ device, freeAccess: true, mode, buffer: false, references: 0 });
+    return this.#machine.whenReady(device, () => this.#attach(device, mode));
   }
 
   /** `close(2)`: the driver's flush, then the last reference. */
@@ -90,31 +101,66 @@ export class FakeProcess implements Kernel, Caller {
     return file === undefined ? -Errno.EBADF : this.#install(file);
   }
 
-  /** Takes a copy of another process's descriptor, as one sent over a socket or inherited. */
-  adopt(other: FakeProcess, fd: number): number {
-    const file = other.#files[fd - FIRST_FD];
+  /** Gives this process a descriptor of another process's open file, as passing it over a socket does. Returns it, or −EBADF. */
+  adopt(process: FakeProcess, fd: number): number {
+    const file = process.file(fd);
     return file === undefined ? -Errno.EBADF : this.#install(file);
+  }
+
+  /** The open file of a descriptor, or undefined. */
+  file(fd: number): OpenFile | undefined {
+    return this.#files[fd - FIRST_FD];
   }
 
   /** `ioctl(2)`. @param address of the argument in this process's memory */
   ioctl(fd: number, request: number, address: number): number {
-    const file = this.#files[fd - FIRST_FD];
-    if (file === undefined) return -Errno.EBADF;
-    const call = this.#call;
-    call.device = file.device;
-    call.slot = this.slots[file.device.index];
-    call.request = request | 0;
-    call.address = address;
-    return dispatch(this.#table, call, file.freeAccess);
+    const result = this.#issue(fd, request, address);
+    return result === BLOCKED ? waitOut(this.#machine.clock, this.#machine.takeWait()) : result;
+  }
+
+  /** `ioctl(2)` that hands back a {@linkcode Wait} instead of waiting: for a supervisor of several processes. */
+  ioctlOrWait(fd: number, request: number, address: number): number | Wait {
+    const result = this.#issue(fd, request, address);
+    return result === BLOCKED ? this.#machine.takeWait() : result;
   }
 
   /** `mmap(2)`: `offset` is a device physical address and `length` the whole chunk. */
   mmap(fd: number, length: number, protection: number, flags: number, offset: number): Mapping | number {
     const file = this.#files[fd - FIRST_FD];
     if (file === undefined) return -Errno.EBADF;
-    if (file.freeAccess) return -Errno.EACCES;
-    if (length === 0 || offset % 4096 !== 0) return -Errno.EINVAL;
-    return this.#machine.map(this, file, length, protection & ~0 & (Protection.READ | Protection.WRITE), flags, offset);
+    const plan = this.planMapping(fd, length, protection, flags, offset);
+    if (typeof plan === "number") return plan;
+    const mapping = file.device.backing.map(plan.pa, length, plan.protection, flags, (address) => this.unmapped(address, length));
+    if (typeof mapping !== "number") this.mapped(fd, plan, mapping.address, length);
+    return mapping;
+  }
+
+  /** What the driver says to a mapping, for a process whose memory is mapped by somebody else. Returns −errno when refused. */
+  planMapping(fd: number, length: number, protection: number, flags: number, offset: number): MapPlan | number {
+    const file = this.#files[fd - FIRST_FD];
+    if (file === undefined) return -Errno.EBADF;
+    if (file.buffer) return -Errno.ENOTSUPP;
+    return planMapping(this, file.device, { mode: file.mode, length, protection, flags, offset });
+  }
+
+  /** Records that a planned mapping was made at `va`. */
+  mapped(fd: number, plan: MapPlan, va: number, length: number): void {
+    const device = this.#files[fd - FIRST_FD]?.device;
+    if (!plan.recorded || device === undefined || this.slots[device.index] === undefined) return;
+    this.mappings.push({ device, va, size: Math.ceil(length / 4096) * 4096, pa: plan.pa });
+  }
+
+  /** Forgets a mapping that was unmapped as a whole; a part leaves the record as it was. */
+  unmapped(va: number, length: number): void {
+    const size = Math.ceil(length / 4096) * 4096;
+    const index = this.mappings.findIndex((record) => record.va === va && record.size === size);
+    if (index >= 0) this.mappings.splice(index, 1);
+  }
+
+  /** Makes a dma-buf descriptor for device memory. */
+  exportBuffer(device: Device, pa: number): number {
+    if (this.exporter !== undefined) return this.exporter(device, pa);
+    return this.#install({ device, freeAccess: true, mode: 0, buffer: true, references: 0 });
   }
 
   /** The text of a sysfs file, or −errno. */
@@ -127,7 +173,7 @@ export class FakeProcess implements Kernel, Caller {
     return this.#machine.list(path);
   }
 
-  /** `fork(2)`: a child that inherits the descriptors but is attached to nothing. */
+  /** `fork(2)`: a child that inherits the descriptors but is attached to nothing and has no mappings. */
   fork(options: { readonly pid?: number; readonly memory?: UserMemory } = {}): FakeProcess {
     const child = this.#machine.process({ pid: options.pid ?? this.#machine.nextPid(), memory: options.memory ?? this.memory, root: this.root });
     this.#files.forEach((file, index) => {
@@ -149,6 +195,26 @@ export class FakeProcess implements Kernel, Caller {
   /** Ends the process as a signal does; for the driver the same as an exit. */
   kill(): void {
     this.exit();
+  }
+
+  #issue(fd: number, request: number, address: number): number {
+    const file = this.#files[fd - FIRST_FD];
+    if (file === undefined) return -Errno.EBADF;
+    if (file.buffer) return -Errno.ENOTTY;
+    const call = this.#call;
+    call.device = file.device;
+    call.slot = this.slots[file.device.index];
+    call.request = request | 0;
+    call.address = address;
+    return dispatch(this.#table, call, file.freeAccess);
+  }
+
+  #attach(device: Device, mode: number): number {
+    const slot = device.processes.attach(this.pid);
+    if (slot === undefined) return -Errno.EBUSY;
+    this.slots[device.index] = slot;
+    device.openCount++;
+    return this.#install({ device, freeAccess: false, mode, buffer: false, references: 0 });
   }
 
   #install(file: OpenFile): number {

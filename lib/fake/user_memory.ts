@@ -14,6 +14,8 @@ export interface UserMemory {
   write(address: number, from: Uint8Array): number;
   /** Stores a u64; like `write`, for results that go to an address in the struct. Optional: a faster way. */
   writeU64?(address: number, value: number): number;
+  /** Bytes of a range that cannot be read (or written); moves nothing. Optional: a faster way than trying each page. */
+  probe?(address: number, length: number, write: boolean): number;
   /**
    * Opens `length` bytes at `address` as a place where a small struct can be
    * read and written: the caller's own memory, or a staged copy. `into` is
@@ -55,6 +57,7 @@ export function ownMemory(): UserMemory {
       place.view.setUint32(place.offset + 4, value / 2 ** 32, true);
       return 0;
     },
+    probe: (address, length) => (bad(address, length) ? length : 0),
     open(address, length, into) {
       if (bad(address, length)) return length;
       windowAt(address, length, into);
@@ -62,4 +65,19 @@ export function ownMemory(): UserMemory {
     },
     commit: () => 0,
   };
+}
+
+const PAGE_BYTES = 4096;
+const byte = new Uint8Array(1);
+
+/**
+ * Whether all pages of a range can be read, or written: 0 when they can, else
+ * the bytes from the first page on that cannot.
+ */
+export function probe(memory: UserMemory, address: number, length: number, write: boolean): number {
+  if (memory.probe !== undefined) return memory.probe(address, length, write);
+  for (let at = address; at < address + length; at = Math.floor(at / PAGE_BYTES) * PAGE_BYTES + PAGE_BYTES) {
+    if (memory.read(at, byte) !== 0 || (write && memory.write(at, byte) !== 0)) return address + length - at;
+  }
+  return 0;
 }

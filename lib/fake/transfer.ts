@@ -1,0 +1,144 @@
+import { Errno } from "../../ffi/errno.ts";
+import type { Call } from "./call.ts";
+import type { Chunk } from "./chunk.ts";
+import type { Device } from "./device.ts";
+import { acknowledge, type Context, prepare, type Ring, ringOf, STEP_BYTES } from "./rings.ts";
+
+/** Bytes that one piece of a buffer copy moves. */
+const BOUNCE_BYTES = 65536;
+const scratch = new Uint8Array(BOUNCE_BYTES);
+
+/** The result of a transfer that the engine does not finish, negative. */
+function timedOut(call: Call): number {
+  return call.device.profile.dmaTimeout === "ETIMEDOUT" ? -Errno.ETIMEDOUT : -Errno.EPERM;
+}
+
+/** Puts a transfer on a ring. Returns 0, −ENOMEM when it is full, −EPERM when only the completion did not fit. */
+function start(ring: Ring, context: Context, size: number): number {
+  const prepared = prepare(ring, context, Math.min(size, STEP_BYTES));
+  return prepared === "ok" ? 0 : prepared === "full" ? -Errno.ENOMEM : -Errno.EPERM;
+}
+
+/** Waits for a context's transfer. Returns 0 or the time-out. */
+function finish(call: Call, ring: Ring, context: Context): number {
+  if (!call.machine.engine) return timedOut(call);
+  acknowledge(ring, context);
+  settleLate(call.device, context);
+  return 0;
+}
+
+function settleLate(device: Device, context: Context): void {
+  const { late } = context;
+  context.late = undefined;
+  if (late !== undefined) device.backing.copy(late.from, late.to, late.size);
+}
+
+/**
+ * Moves `size` bytes by the synchronous context of a core's ring, in as many
+ * steps as the ring needs; `move` moves the bytes once they are on their way.
+ * Returns 0 or a negative errno.
+ */
+export function moveSync(call: Call, core: number, size: number, move: () => void): number {
+  const ring = ringOf(call.device, core);
+  const context = ring.contexts[0];
+  for (let done = 0; done < size; done += STEP_BYTES) {
+    const result = start(ring, context, size - done) || finish(call, ring, context);
+    if (result !== 0) return result;
+  }
+  move();
+  return 0;
+}
+
+/** What an asynchronous copy does. */
+export interface AsyncCopy {
+  /** Core whose ring carries it. */
+  readonly core: number;
+  /** Handle to wait for: −1 none, 0 this copy, 1 or 2. */
+  readonly pwait: number;
+  /** Device address to read. */
+  readonly from: number;
+  /** Device address to write. */
+  readonly to: number;
+  /** Bytes. */
+  readonly size: number;
+}
+
+/** Starts a copy and waits for an earlier one. Returns the handle of this one, or a negative errno. */
+export function startAsync(call: Call, copy: AsyncCopy): number {
+  const { pwait } = copy;
+  if (pwait < -1 || pwait > 2) return -Errno.EINVAL;
+  const handle = pwait === 0 ? 0 : pwait === 1 ? 2 : 1;
+  const ring = ringOf(call.device, copy.core);
+  const context = ring.contexts[handle];
+  const previous = pwait < 0 ? undefined : ring.contexts[pwait as 0 | 1 | 2];
+  settleLate(call.device, context);
+  context.inUse = true;
+  context.descriptors = 0;
+  const result = previous?.inUse === false ? -Errno.EINVAL : launch(call, ring, context, previous, copy);
+  if (result !== 0 && context !== previous) context.inUse = false;
+  if (previous !== undefined) previous.inUse = false;
+  return result === 0 ? handle : result;
+}
+
+function launch(call: Call, ring: Ring, context: Context, previous: Context | undefined, { from, to, size }: AsyncCopy): number {
+  for (let done = 0;;) {
+    const step = Math.min(size - done, STEP_BYTES);
+    const refused = start(ring, context, step);
+    if (refused !== 0) return refused;
+    if (call.machine.engine) context.late = { from: from + done, to: to + done, size: step };
+    // Bytes of an asynchronous copy are there at once, unless the fake is told to be late on purpose.
+    if (!call.machine.lateCopies) settleLate(call.device, context);
+    done += step;
+    if (previous !== undefined) {
+      const result = finish(call, ring, previous);
+      if (result !== 0) return result;
+    }
+    if (done >= size) return 0;
+    if (context !== previous) {
+      settleLate(call.device, context);
+      return -Errno.EINVAL;
+    }
+  }
+}
+
+/** Waits for handle 1 or 2 of a core. Returns 0 or a negative errno. */
+export function waitAsync(call: Call, core: number, handle: number): number {
+  const ring = ringOf(call.device, core);
+  const context = ring.contexts[handle as 1 | 2];
+  if (!context.inUse) return -Errno.EINVAL;
+  const result = finish(call, ring, context);
+  context.inUse = false;
+  return result;
+}
+
+/** A buffer copy's DMA for the pieces of a device chunk: 0 when they will go through, else the result of the first. */
+export function checkPieces(call: Call, core: number, buffer: number, size: number, toDevice: boolean): number {
+  const result = moveSync(call, core, Math.min(size, BOUNCE_BYTES), () => {});
+  if (result === 0 || !toDevice) return result;
+  // The caller's bytes are read before the engine is asked.
+  return call.memory.read(buffer, scratch.subarray(0, Math.min(size, BOUNCE_BYTES))) || result;
+}
+
+/**
+ * Moves bytes between the caller's buffer and a chunk in pieces of `step`, as
+ * the driver does: a bad address ends it with the bytes of that piece that were
+ * not copied.
+ */
+export function transfer(call: Call, chunk: Chunk, offset: number, buffer: number, size: number, toDevice: boolean, step: number): number {
+  if (size === 0) return 0;
+  const { device, memory } = call;
+  device.touch(chunk, offset + size);
+  for (let done = 0; done < size;) {
+    const piece = device.backing.bytes(chunk.pa + offset + done, size - done);
+    const left = toDevice ? memory.read(buffer + done, piece) : memory.write(buffer + done, piece);
+    if (left !== 0) {
+      const reached = done + piece.length - left;
+      return Math.min(size, (Math.floor(reached / step) + 1) * step) - reached;
+    }
+    done += piece.length;
+  }
+  return 0;
+}
+
+/** Bytes of a buffer copy's piece. */
+export { BOUNCE_BYTES };

@@ -3,6 +3,8 @@ import type { Mapping } from "../../ffi/mapping.ts";
 import type { Pinned } from "../../ffi/memory.ts";
 import type { UsageName } from "../abi/runtime_dmem.ts";
 import type { NeuronDevice } from "../driver/types.ts";
+import type { OutOfMemoryReport } from "../report/oom.ts";
+import type { CoreUsage } from "../report/oom_table.ts";
 import type { MemoryObserver } from "./observer.ts";
 
 /** Where memory lies: `device` is HBM (`TONGA_DRAM`), `host` is pinned host memory (`HOST_DRAM`). */
@@ -377,6 +379,10 @@ export interface DeviceMemory {
   batchIn(transfers: readonly BatchTransfer[]): BatchReport;
   /** Many copies out, in one request where the driver has it. */
   batchOut(transfers: readonly BatchTransfer[]): BatchReport;
+  /** What a core holds by usage, and what each labelled model on it does: input of the report functions. */
+  usage(core: number): CoreUsage;
+  /** The report of an HBM on demand, as if `size` bytes had just been refused there. */
+  report(request: { readonly core: number; readonly size?: number; readonly hbm?: number; readonly usage?: number; readonly alignment?: number }): OutOfMemoryReport;
   /** Releases bounce buffers and allocators; reports what was still alive. The device stays open. A second call does nothing. */
   close(): DestroyReport;
   /** Same as `close()`. */

@@ -10,7 +10,7 @@ import { requests } from "../abi/requests.ts";
 import { At } from "./arguments.ts";
 import type { Channel } from "./channel.ts";
 import type { OwnedChunks } from "./owned_chunks.ts";
-import type { BatchEntry, CopyOffsets, CopyReport, Direction, HostBuffer, ZeroCopyForm } from "./types.ts";
+import type { BatchEntry, BatchOptions, CopyOffsets, CopyReport, Direction, HostBuffer, ZeroCopyForm } from "./types.ts";
 
 const PAGE = 4096;
 /** Longest piece of a buffer copy. The driver cuts the size to 32 bits and then copies too little without an error. */
@@ -126,14 +126,14 @@ export class CopyRequests {
     return { way: done ? "zero-copy" : "buffer", requests: this.#channel.count - before };
   }
 
-  batch(direction: Direction, entries: readonly BatchEntry[], threshold: number, queue: number): CopyReport {
+  batch(direction: Direction, entries: readonly BatchEntry[], options: BatchOptions): CopyReport {
     const operations = entries.flatMap(({ operations }) => operations);
     if (entries.length === 0 || operations.length === 0) {
       throw new ArgumentError("Cannot copy a batch: it has no transfers");
     }
     const before = this.#channel.count;
     if (this.batches && entries.every(({ operations }) => operations.length > 0) && operations.every(({ buffer }) => buffer.byteLength > 0)) {
-      if (this.#batchRequest(direction, entries, threshold, queue)) return { way: "batch", requests: this.#channel.count - before };
+      if (this.#batchRequest(direction, entries, options)) return { way: "batch", requests: this.#channel.count - before };
     }
     const refused = this.#channel.count > before;
     for (const { handle, offset = 0, operations } of entries) {
@@ -225,8 +225,8 @@ export class CopyRequests {
     return this.#zeroPiece(handle, offset, address, size, options);
   }
 
-  #batchRequest(direction: Direction, entries: readonly BatchEntry[], threshold: number, queue: number): boolean {
-    const memory = encodeBatches(entries, threshold);
+  #batchRequest(direction: Direction, entries: readonly BatchEntry[], { threshold = 0, queue = -1, memorySource = pinned }: BatchOptions): boolean {
+    const memory = encodeBatches(entries, threshold, memorySource);
     registerPinned(memory);
     try {
       const view = this.#view;
@@ -250,9 +250,9 @@ export class CopyRequests {
 }
 
 /** Bytes of a batch request besides its argument: descriptors, then their operations. */
-function encodeBatches(entries: readonly BatchEntry[], threshold: number): Pinned {
+function encodeBatches(entries: readonly BatchEntry[], threshold: number, memorySource: (byteLength: number) => Pinned): Pinned {
   const operationCount = entries.reduce((sum, { operations }) => sum + operations.length, 0);
-  const memory = pinned(entries.length * MemcpyBatch.byteLength + operationCount * TensorBatchOp.byteLength);
+  const memory = memorySource(entries.length * MemcpyBatch.byteLength + operationCount * TensorBatchOp.byteLength);
   const batch = MemcpyBatch.over(memory.view);
   const operation = TensorBatchOp.over(memory.view, entries.length * MemcpyBatch.byteLength);
   for (const { handle, offset = 0, operations } of entries) {

@@ -15,7 +15,7 @@ import { DeviceOpenError, openProblem, RequestError, UnknownDeviceError } from "
 import * as info from "./info_requests.ts";
 import { firstAllocForm, MemoryRequests } from "./memory_requests.ts";
 import type {
-  Access, AllocForm, BatchEntry, ChunkRequest, CopyOffsets, CopyReport, CoreMark, Direction, DriverVersion, HostBuffer, MappableRange,
+  Access, AllocForm, BatchEntry, BatchOptions, ChunkRequest, CopyOffsets, CopyReport, CoreMark, Direction, DriverVersion, HostBuffer, MappableRange,
   NeuronDevice, OpenDeviceOptions, ZeroCopyForm,
 } from "./types.ts";
 import { isAtLeast, parseVersion } from "./version.ts";
@@ -225,8 +225,8 @@ class Device implements NeuronDevice {
   zeroCopyOut(handle: number, offset: number, destination: HostBuffer, options?: { readonly queue?: number }): CopyReport {
     return this.#copies.zeroCopyTransfer(handle, offset, destination, { toDevice: false, threshold: 0, queue: options?.queue ?? DEFAULT_QUEUE });
   }
-  batchCopy(direction: Direction, entries: readonly BatchEntry[], options?: { readonly threshold?: number; readonly queue?: number }): CopyReport {
-    return this.#copies.batch(direction, entries, options?.threshold ?? 0, options?.queue ?? DEFAULT_QUEUE);
+  batchCopy(direction: Direction, entries: readonly BatchEntry[], options: BatchOptions = {}): CopyReport {
+    return this.#copies.batch(direction, entries, options);
   }
   memset(handle: number, offset: number, size: number, value: number): void {
     this.#copies.memset(handle, offset, size, value);

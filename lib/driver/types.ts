@@ -1,6 +1,7 @@
 /** What a Neuron device offers to a memory client: the public shape of `lib/driver`. */
 import type { Kernel } from "../../ffi/kernel.ts";
 import type { Mapping } from "../../ffi/mapping.ts";
+import type { Pinned } from "../../ffi/memory.ts";
 import type { Id64 } from "../../ffi/u64.ts";
 import type { Geometry } from "../abi/architecture.ts";
 
@@ -114,6 +115,16 @@ export interface BatchEntry {
   readonly offset?: number | undefined;
   /** The transfers. */
   readonly operations: readonly BatchOperation[];
+}
+
+/** Options of a batch copy. */
+export interface BatchOptions {
+  /** Largest size written through the PCI window, default 0; the field keeps its low 16 bits. */
+  readonly threshold?: number | undefined;
+  /** Queue, default −1: the core's own. */
+  readonly queue?: number | undefined;
+  /** Where memory for the descriptors comes from, default `pinned`. */
+  readonly memorySource?: ((byteLength: number) => Pinned) | undefined;
 }
 
 /** How a copy was done: the request used and how many of them. */
@@ -261,7 +272,7 @@ export interface NeuronDevice {
   /** Copies from a chunk into host memory without a bounce buffer where the driver can. */
   zeroCopyOut(handle: number, offset: number, destination: HostBuffer, options?: { readonly queue?: number }): CopyReport;
   /** Many transfers at once: one request where the driver has it, else one buffer copy each. */
-  batchCopy(direction: Direction, entries: readonly BatchEntry[], options?: { readonly threshold?: number; readonly queue?: number }): CopyReport;
+  batchCopy(direction: Direction, entries: readonly BatchEntry[], options?: BatchOptions): CopyReport;
   /** Sets bytes of a chunk. @param value 0 … 255 */
   memset(handle: number, offset: number, size: number, value: number): void;
 

@@ -1,0 +1,158 @@
+/** Copies in and out of one allocation: checks, dispatch, trace brackets, error texts. */
+import { SystemError } from "../../ffi/system_error.ts";
+import { hex, readU64 } from "../../ffi/u64.ts";
+import { DmemRecord, MemLocation, NrtStatus } from "../abi/runtime_dmem.ts";
+import { copyPath } from "./chunk_plan.ts";
+import { NDL_AT } from "./context.ts";
+import { MemoryError } from "./error.ts";
+import type { DmemHandle } from "./handle.ts";
+import { asHostBuffer, type HostData, HostEnd } from "./host_data.ts";
+import { TraceId } from "./observer.ts";
+import { type StagedCopy, stageIn, stageOut } from "./staging.ts";
+import type { Dmem } from "./types.ts";
+
+export type { HostData } from "./host_data.ts";
+
+const D = DmemRecord.offsets;
+
+/** Copies host bytes in (`dmem_buf_copyin`). @throws {MemoryError} status 2 for a range outside, 1 when the driver fails */
+export function copyIn(memory: DmemHandle, data: HostData, offset: number): void {
+  const size = data.byteLength;
+  checkRange(memory, offset, size, "copy into");
+  if (size === 0) return;
+  const { context } = memory;
+  traced(memory, TraceId.COPY_IN, offset, size, () => {
+    const start = driverOffset(memory, offset);
+    switch (copyPath("in", isHost(memory), context.zeroCopy)) {
+      case "direct":
+        return context.device.bufCopyIn(driverHandle(memory), start, asHostBuffer(data));
+      case "zero-copy":
+        return void context.device.zeroCopyIn(driverHandle(memory), start, asHostBuffer(data), { threshold: context.writeThreshold });
+      case "staged":
+        return void logged(memory, "Failed to copy in buffer to dmem", () => stageIn(stagedCopy(memory, offset, size), new HostEnd(data)));
+    }
+  });
+}
+
+/** Copies out into host bytes (`dmem_buf_copyout`). @throws {MemoryError} status 2 for a range outside, 1 when the driver fails */
+export function copyOut(memory: DmemHandle, data: HostData, offset: number): void {
+  const size = data.byteLength;
+  checkRange(memory, offset, size, "copy from");
+  if (size === 0) return;
+  const { context } = memory;
+  traced(memory, TraceId.COPY_OUT, offset, size, () => {
+    const start = driverOffset(memory, offset);
+    switch (copyPath("out", isHost(memory), context.zeroCopy)) {
+      case "zero-copy":
+        return void context.device.zeroCopyOut(driverHandle(memory), start, asHostBuffer(data));
+      case "direct":
+        return context.device.bufCopyOut(driverHandle(memory), start, asHostBuffer(data));
+      case "staged":
+        return logged(memory, "Failed to copy out dmem to buffer", () => stageOut(stagedCopy(memory, offset, size), new HostEnd(data)));
+    }
+  });
+}
+
+/** Sets bytes, in one request. @throws {MemoryError} status 2 for a range outside, 1 when the driver fails */
+export function fill(memory: DmemHandle, value: number, offset: number, size: number): void {
+  checkRange(memory, offset, size, "fill");
+  if (size === 0) return;
+  attempt(memory, "fill", offset, size, () => memory.context.device.memset(driverHandle(memory), driverOffset(memory, offset), size, value));
+}
+
+/** Copies to other memory of the same device, in one request. @throws {MemoryError} status 2 for ranges outside or overlapping, or another device */
+export function copyTo(memory: DmemHandle, other: Dmem, options: { readonly size?: number | undefined; readonly sourceOffset?: number | undefined; readonly destinationOffset?: number | undefined }): void {
+  const { sourceOffset = 0, destinationOffset = 0 } = options;
+  const size = options.size ?? memory.size - sourceOffset;
+  const target = other as DmemHandle;
+  if (target.context !== memory.context) {
+    throw new MemoryError(NrtStatus.INVALID, "Cannot copy between two devices: one request moves bytes within a device", { hint: "Read into host memory and copy in from there." });
+  }
+  checkRange(memory, sourceOffset, size, "copy from");
+  checkRange(target, destinationOffset, size, "copy into");
+  if (size === 0) return;
+  if (target.record === memory.record && Math.abs(sourceOffset - destinationOffset) < size) {
+    throw new MemoryError(NrtStatus.INVALID, `Cannot copy ${size} bytes from offset ${sourceOffset} to ${destinationOffset} of the same memory: the ranges overlap`, {
+      details: { size, sourceOffset, destinationOffset },
+    });
+  }
+  attempt(memory, "copy from", sourceOffset, size, () => memory.context.device.copy(driverHandle(memory), driverHandle(target), size, {
+    sourceOffset: driverOffset(memory, sourceOffset), destinationOffset: driverOffset(target, destinationOffset),
+  }));
+}
+
+/** Runs one copy between a begin and a stop event; any driver error becomes status 1 with the runtime's text. */
+export function traced(memory: DmemHandle, id: number, offset: number, size: number, body: () => void): void {
+  const { context } = memory;
+  const inward = id === TraceId.COPY_IN;
+  if (context.observer === undefined) return attempt(memory, inward ? "copy into" : "copy from", offset, size, body);
+  const core = memory.core;
+  context.trace(id, "begin", core, { bytes: size, offset });
+  try {
+    attempt(memory, inward ? "copy into" : "copy from", offset, size, body);
+    context.trace(id, "stop", core, { bytes: size, status: NrtStatus.SUCCESS });
+  } catch (error) {
+    context.trace(id, "stop", core, { bytes: size, status: error instanceof MemoryError ? error.status : NrtStatus.FAILURE });
+    throw error;
+  }
+}
+
+/** Runs a staged copy; a driver failure is logged first with the text of its place. */
+export function logged<T>(memory: DmemHandle, text: string, body: () => T): T {
+  try {
+    return body();
+  } catch (error) {
+    if (error instanceof SystemError) memory.context.log("ERROR", "dmem_device_copy", text);
+    throw error;
+  }
+}
+
+function attempt(memory: DmemHandle, verb: "copy into" | "copy from" | "fill", offset: number, size: number, body: () => void): void {
+  try {
+    body();
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    const text = verb === "copy into" ? "Copy from buffer to memory failed" : verb === "copy from" ? "Copy from memory  to buffer failed" : undefined;
+    if (text !== undefined) memory.context.log("ERROR", verb === "copy into" ? "dmem_buf_copyin" : "dmem_buf_copyout", text);
+    throw new MemoryError(NrtStatus.FAILURE, `Cannot ${verb} device memory ${hex(memory.address)} (${size} bytes at offset ${offset}): ${error.message}`, {
+      text, errno: error.errno, cause: error, hint: error.hint, details: { offset, size, address: memory.address, errno: error.errno },
+    });
+  }
+}
+
+/** @throws {MemoryError} status 2 when `[offset, offset + size)` leaves the memory */
+export function checkRange(memory: DmemHandle, offset: number, size: number, verb: string): void {
+  const limit = readU64(memory.view, memory.base + D.size);
+  if (Number.isSafeInteger(offset) && offset >= 0 && Number.isSafeInteger(size) && size >= 0 && offset + size <= limit) return;
+  throw new MemoryError(NrtStatus.INVALID, `Cannot ${verb} device memory at offset ${offset}, ${size} bytes: it has ${limit} bytes`, {
+    details: { offset, size, available: limit },
+  });
+}
+
+/** A staged copy of `size` bytes at `offset`. @throws {MemoryError} status 1 when the core has no bounce buffer */
+export function stagedCopy(memory: DmemHandle, offset: number, size: number): StagedCopy {
+  const { context } = memory;
+  const { bounce } = context.cores[memory.core]!;
+  if (bounce === undefined || readU64(memory.view, memory.base + D.cpyBuf) === 0) {
+    throw new MemoryError(NrtStatus.FAILURE, `Cannot stage a copy: core ${memory.core} has no bounce buffer`, {
+      text: "cpy_buf is null (dma_memory.c:0x2E6)",
+      hint: "Name the core in the option `cores`, or map the memory.",
+    });
+  }
+  return { device: context.device, bounce, handle: driverHandle(memory), start: driverOffset(memory, offset), size };
+}
+
+/** The driver's handle of an allocation. */
+export function driverHandle(memory: DmemHandle): number {
+  return readU64(memory.view, memory.base + NDL_AT + 8);
+}
+
+/** Offset in the driver's chunk: the aligned base counts. */
+export function driverOffset(memory: DmemHandle, offset: number): number {
+  return offset + readU64(memory.view, memory.base + D.alignOffset);
+}
+
+/** Whether an allocation is host memory. */
+export function isHost(memory: DmemHandle): boolean {
+  return memory.view.getUint32(memory.base + D.memType, true) === MemLocation.HOST_DRAM;
+}

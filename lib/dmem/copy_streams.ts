@@ -1,0 +1,142 @@
+/** Copies between device memory and streams or files, without a buffer of their own. */
+import { readSync, writeSync } from "node:fs";
+import { NeuronError } from "../../ffi/error.ts";
+import { NrtStatus } from "../abi/runtime_dmem.ts";
+import { checkRange, copyOut, driverOffset, isHost, logged, stagedCopy, traced } from "./copy.ts";
+import { MemoryError } from "./error.ts";
+import type { DmemHandle } from "./handle.ts";
+import { mapNode } from "./map_node.ts";
+import { TraceId } from "./observer.ts";
+import { stageIn, stageOut } from "./staging.ts";
+import type { StreamOptions } from "./types.ts";
+
+/** Bytes given out at once by a stream whose reader brings no buffer. */
+const STREAM_PIECE = 2 ** 20;
+/** Bytes read or written at once through a mapping. */
+const MAPPED_PIECE = 2 ** 26;
+
+/**
+ * Copies a byte stream in, piece by piece as it arrives. Each piece is a
+ * transfer of its own, so other copies of the core go between.
+ *
+ * @throws {MemoryError} status 2 when the stream has more bytes than the room; those that fit were copied
+ */
+export async function copyFromStream(memory: DmemHandle, source: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>, options: StreamOptions): Promise<number> {
+  const { offset = 0, size = memory.size - offset } = options;
+  checkRange(memory, offset, size, "copy into");
+  let done = 0;
+  for await (const piece of source as AsyncIterable<Uint8Array>) {
+    const room = size - done;
+    if (piece.byteLength > room && options.size === undefined) {
+      if (room > 0) memory.copyIn(piece.subarray(0, room), { offset: offset + done });
+      throw new MemoryError(NrtStatus.INVALID, `Cannot copy a stream into ${size} bytes at offset ${offset}: it is longer`, { details: { offset, room: size } });
+    }
+    const fits = piece.byteLength > room ? piece.subarray(0, room) : piece;
+    memory.copyIn(fits, { offset: offset + done });
+    done += fits.byteLength;
+    if (options.size !== undefined && done === size) break;
+  }
+  return done;
+}
+
+/** The bytes as a byte stream; a reader's own buffer is filled directly. */
+export function streamOut(memory: DmemHandle, options: StreamOptions): ReadableStream<Uint8Array> {
+  const { offset = 0, size = memory.size - offset } = options;
+  checkRange(memory, offset, size, "copy from");
+  let done = 0;
+  return new ReadableStream({
+    type: "bytes",
+    pull(controller) {
+      const left = size - done;
+      const view = controller.byobRequest?.view;
+      if (left === 0) {
+        controller.close();
+        controller.byobRequest?.respond(0);
+        return;
+      }
+      if (view == null) {
+        const piece = new Uint8Array(Math.min(left, STREAM_PIECE));
+        copyOut(memory, piece, offset + done);
+        done += piece.length;
+        controller.enqueue(piece);
+      } else {
+        const length = Math.min(left, view.byteLength);
+        copyOut(memory, new Uint8Array(view.buffer, view.byteOffset, length), offset + done);
+        done += length;
+        controller.byobRequest!.respond(length);
+      }
+      if (done === size && view == null) controller.close();
+    },
+  }) as unknown as ReadableStream<Uint8Array>;
+}
+
+/** Reads from a file descriptor straight into the bounce buffer (device) or the mapping (host). Returns the bytes copied. */
+export function copyFromFile(memory: DmemHandle, fd: number, options: StreamOptions): number {
+  const { offset = 0, size = memory.size - offset, position } = options;
+  checkRange(memory, offset, size, "copy into");
+  if (size === 0) return 0;
+  const read = (into: Uint8Array, at: number, done: number, length: number) => readFully(fd, into, at, length, position === undefined ? null : position + done);
+  let copied = 0;
+  traced(memory, TraceId.COPY_IN, offset, size, () => {
+    copied = isHost(memory)
+      ? throughMapping(memory, offset, size, (piece, done) => read(piece, 0, done, piece.length))
+      : logged(memory, "Failed to copy in buffer to dmem", () => stageIn(stagedCopy(memory, offset, size), { fill: read }));
+  });
+  return copied;
+}
+
+/** Writes to a file descriptor straight from the bounce buffer (device) or the mapping (host). Returns the bytes written. */
+export function copyToFile(memory: DmemHandle, fd: number, options: StreamOptions): number {
+  const { offset = 0, size = memory.size - offset, position } = options;
+  checkRange(memory, offset, size, "copy from");
+  if (size === 0) return 0;
+  const write = (from: Uint8Array, at: number, done: number, length: number) => writeFully(fd, from, at, length, position === undefined ? null : position + done);
+  traced(memory, TraceId.COPY_OUT, offset, size, () => {
+    if (isHost(memory)) {
+      throughMapping(memory, offset, size, (piece, done) => {
+        write(piece, 0, done, piece.length);
+        return piece.length;
+      });
+    } else {
+      logged(memory, "Failed to copy out dmem to buffer", () => stageOut(stagedCopy(memory, offset, size), { drain: write, address: () => 0 }));
+    }
+  });
+  return size;
+}
+
+/** Runs `action` over pieces of the mapping; a piece that it does not use up ends the copy. */
+function throughMapping(memory: DmemHandle, offset: number, size: number, action: (piece: Uint8Array, done: number) => number): number {
+  const mapping = mapNode(memory);
+  let done = 0;
+  while (done < size) {
+    const piece = mapping.bytes(driverOffset(memory, offset + done), Math.min(MAPPED_PIECE, size - done));
+    const used = action(piece, done);
+    done += used;
+    if (used < piece.length) break;
+  }
+  return done;
+}
+
+function readFully(fd: number, into: Uint8Array, at: number, length: number, position: number | null): number {
+  let done = 0;
+  while (done < length) {
+    const count = file("read from", fd, () => readSync(fd, into, at + done, length - done, position === null ? null : position + done));
+    if (count === 0) break;
+    done += count;
+  }
+  return done;
+}
+
+function writeFully(fd: number, from: Uint8Array, at: number, length: number, position: number | null): void {
+  for (let done = 0; done < length;) {
+    done += file("write to", fd, () => writeSync(fd, from, at + done, length - done, position === null ? null : position + done));
+  }
+}
+
+function file(verb: string, fd: number, action: () => number): number {
+  try {
+    return action();
+  } catch (error) {
+    throw new NeuronError(`Cannot ${verb} file descriptor ${fd}: ${(error as Error).message}`, { cause: error, details: { fd } });
+  }
+}

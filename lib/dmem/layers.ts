@@ -1,0 +1,67 @@
+/** Layers on allocators: run them around an allocation, put them on an existing allocator. */
+import type { DmemHandle } from "./handle.ts";
+import type { Allocator, AllocatorLayer, AllocRequest, Dmem } from "./types.ts";
+
+/**
+ * Makes an allocation under layers, the first one outermost: each may refuse
+ * before, and each that was asked hears how it ended.
+ */
+export function runLayers(layers: readonly AllocatorLayer[], request: AllocRequest, allocator: Allocator, make: (request: AllocRequest) => Dmem): Dmem {
+  let asked = 0;
+  let memory: Dmem;
+  try {
+    for (const layer of layers) {
+      asked++;
+      layer.before?.(request, allocator);
+    }
+    memory = make(request);
+  } catch (error) {
+    for (let i = asked - 1; i >= 0; i--) layers[i]!.failed?.(error, request, allocator);
+    throw error;
+  }
+  for (let i = layers.length - 1; i >= 0; i--) layers[i]!.allocated?.(memory, request, allocator);
+  watch(memory, layers);
+  return memory;
+}
+
+/**
+ * An allocator that passes everything to `allocator` under `layers`, the first
+ * one outermost. Its allocations are listed by, and charged to, the one below.
+ */
+export function withLayers(allocator: Allocator, layers: readonly AllocatorLayer[]): Allocator {
+  return {
+    get kind() {
+      return allocator.kind;
+    },
+    get core() {
+      return allocator.core;
+    },
+    get label() {
+      return allocator.label;
+    },
+    get record() {
+      return allocator.record;
+    },
+    get count() {
+      return allocator.count;
+    },
+    get bytes() {
+      return allocator.bytes;
+    },
+    get live() {
+      return allocator.live;
+    },
+    get closed() {
+      return allocator.closed;
+    },
+    alloc: (request) => runLayers(layers, request, allocator, (asked) => allocator.alloc(asked)),
+    destroy: () => allocator.destroy(),
+    [Symbol.dispose]: () => void allocator.destroy(),
+  };
+}
+
+function watch(memory: Dmem, layers: readonly AllocatorLayer[]): void {
+  const { context, node } = memory as DmemHandle;
+  const inner = context.watchers.get(node) ?? [];
+  context.watchers.set(node, [...layers, ...inner]);
+}

@@ -186,8 +186,15 @@ export class ModelDatabase<T> {
     return resident;
   }
 
+  /** Unlinks every model and returns them, whoever holds them: the core is being torn down. */
+  clear(): readonly Resident<T>[] {
+    const { models } = this;
+    for (const resident of models) this.#table.remove(resident.node.key);
+    return models;
+  }
+
   /** @throws {NrtError} NRT_FAILURE when `holder` holds a reference to the model: waiting for it would never end */
-  checkOwnReference(resident: Resident<T>, holder: Holder | undefined): void {
+  checkOwnReference(resident: Resident<T>, holder: Holder | undefined = currentHolder()): void {
     const own = resident.references.find((reference) => encloses(reference.holder, holder));
     if (own === undefined) return;
     throw new NrtError(

@@ -1,11 +1,10 @@
+import { RuntimeState } from "../abi/runtime_context.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { NrtError } from "./errors.ts";
 
-/** The states of the API (context notes, 10.1). */
-export const ApiState = { START: 0, INIT: 1, CHILD: 2, CLOSED: 3 } as const;
 
 /** Name of an API state. */
-export type ApiStateName = keyof typeof ApiState;
+export type ApiStateName = keyof typeof RuntimeState;
 
 /**
  * The gate every public call passes first.

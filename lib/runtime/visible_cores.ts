@@ -16,6 +16,8 @@ export interface CoreRequest {
   readonly source: typeof VISIBLE_CORES | typeof NUM_CORES | "default";
   /** Global logical core numbers in increasing order, or null when only a number of cores is asked for. */
   readonly cores: readonly number[] | null;
+  /** Where each of `cores` stands in the variable's text. */
+  readonly positions: readonly number[];
   /** How many cores; null means all there are. */
   readonly count: number | null;
   /** Warnings. */
@@ -35,14 +37,14 @@ export function readCoreRequest(env: Environment, limit: number = MOST_CORES): C
   const list = env[VISIBLE_CORES];
   if (list === undefined) {
     const count = numberVariable(env, NUM_CORES);
-    return { source: count === undefined ? "default" : NUM_CORES, cores: null, count: count === undefined || count === 0 ? null : count, notes: [] };
+    return { source: count === undefined ? "default" : NUM_CORES, cores: null, positions: [], count: count === undefined || count === 0 ? null : count, notes: [] };
   }
-  const cores = parseCoreList(list, { limit, variable: VISIBLE_CORES });
+  const { cores, positions } = readCoreList(list, { limit, variable: VISIBLE_CORES });
   const notes: RuntimeNote[] = env[NUM_CORES] === undefined ? [] : [{
     code: "both-core-variables",
     message: `${VISIBLE_CORES}=${list} and ${NUM_CORES}=${env[NUM_CORES]} are both set; ${VISIBLE_CORES} is used`,
   }];
-  return { source: VISIBLE_CORES, cores, count: cores.length, notes };
+  return { source: VISIBLE_CORES, cores, positions, count: cores.length, notes };
 }
 
 /**
@@ -54,7 +56,19 @@ export function readCoreRequest(env: Environment, limit: number = MOST_CORES): C
  * @param options `limit`: numbers must be below it (512 when absent); `variable`: name for messages
  * @throws {NrtError} NRT_INVALID; `details.position` is the offset in `text`, from 0
  */
-export function parseCoreList(text: string, options: { readonly limit?: number; readonly variable?: string } = {}): readonly number[] {
+export function parseCoreList(text: string, options: CoreListOptions = {}): readonly number[] {
+  return readCoreList(text, options).cores;
+}
+
+/** Options of {@linkcode parseCoreList}. */
+export interface CoreListOptions {
+  /** Numbers must be below it; 512 when absent. */
+  readonly limit?: number | undefined;
+  /** Name of the variable, for messages. */
+  readonly variable?: string | undefined;
+}
+
+function readCoreList(text: string, options: CoreListOptions): { readonly cores: readonly number[]; readonly positions: readonly number[] } {
   const limit = options.limit ?? MOST_CORES;
   const refuse = (position: number, why: string): NrtError =>
     new NrtError(NrtStatus.INVALID, `Cannot read ${options.variable ?? "the core list"} ${JSON.stringify(text)}: ${why} (position ${position})`, {
@@ -62,6 +76,7 @@ export function parseCoreList(text: string, options: { readonly limit?: number; 
       details: { text, position },
     });
   const cores: number[] = [];
+  const positions: number[] = [];
   let at = 0;
   const number = (what: string): number => {
     const start = at;
@@ -83,8 +98,11 @@ export function parseCoreList(text: string, options: { readonly limit?: number; 
     if (previous !== undefined && first <= previous) {
       throw refuse(start, cores.includes(first) ? `core ${first} is listed twice` : `core ${first} comes after core ${previous}`);
     }
-    for (let core = first; core <= last; core += 1) cores.push(core);
-    if (at === text.length) return cores;
+    for (let core = first; core <= last; core += 1) {
+      cores.push(core);
+      positions.push(start);
+    }
+    if (at === text.length) return { cores, positions };
     if (text[at] !== ",") throw refuse(at, `${JSON.stringify(text[at])} is neither a comma nor a dash`);
     at += 1;
   }
@@ -108,10 +126,11 @@ export function checkCoreCount(count: number, device: { readonly architecture: n
 }
 
 /** NRT_INVALID: a listed core lies on a device this process cannot open. */
-export function coreNotAccessible(core: number, device: number): NrtError {
-  return new NrtError(NrtStatus.INVALID, `Cannot use logical core ${core}: Specified core not accessible! is /dev/neuron${device} visible to process?`, {
+export function coreNotAccessible(core: number, device: number, position: number | undefined): NrtError {
+  const where = position === undefined ? "" : ` (position ${position} of ${VISIBLE_CORES})`;
+  return new NrtError(NrtStatus.INVALID, `Cannot use logical core ${core}: Specified core not accessible! is /dev/neuron${device} visible to process?${where}`, {
     hint: `Give the process /dev/neuron${device}, or take core ${core} out of ${VISIBLE_CORES}.`,
-    details: { logicalCore: core, device },
+    details: { logicalCore: core, device, ...(position === undefined ? {} : { position }) },
   });
 }
 

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NrtError } from "../../lib/runtime/errors.ts";
-import { ApiGate, ApiState } from "../../lib/runtime/states.ts";
+import { RuntimeState } from "../../lib/abi/runtime_context.ts";
+import { ApiGate } from "../../lib/runtime/states.ts";
 
 const status = (code: number, text: RegExp) => (error: unknown) => error instanceof NrtError && error.status === code && text.test(error.message);
 
@@ -24,5 +25,5 @@ test("C-119 the gate answers 13 before init, 14 after close and 1 in a forked ch
 });
 
 test("the states have the runtime's numbers", () => {
-  assert.deepEqual(ApiState, { START: 0, INIT: 1, CHILD: 2, CLOSED: 3 });
+  assert.deepEqual(RuntimeState, { START: 0, INIT: 1, CHILD: 2, CLOSED: 3 });
 });

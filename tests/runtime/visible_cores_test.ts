@@ -56,9 +56,9 @@ test("NEURON_RT_VISIBLE_CORES wins over NEURON_RT_NUM_CORES, with a note", () =>
 });
 
 test("the number of cores alone asks for that many, 0 and nothing for all", () => {
-  assert.deepEqual(readCoreRequest({ NEURON_RT_NUM_CORES: "4" }), { source: "NEURON_RT_NUM_CORES", cores: null, count: 4, notes: [] });
+  assert.deepEqual(readCoreRequest({ NEURON_RT_NUM_CORES: "4" }), { source: "NEURON_RT_NUM_CORES", cores: null, positions: [], count: 4, notes: [] });
   assert.equal(readCoreRequest({ NEURON_RT_NUM_CORES: "0" }).count, null);
-  assert.deepEqual(readCoreRequest({}), { source: "default", cores: null, count: null, notes: [] });
+  assert.deepEqual(readCoreRequest({}), { source: "default", cores: null, positions: [], count: null, notes: [] });
   assert.throws(() => readCoreRequest({ NEURON_RT_NUM_CORES: "-1" }), /NEURON_RT_NUM_CORES="-1": it is not a whole number/);
 });
 

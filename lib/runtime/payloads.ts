@@ -1,0 +1,78 @@
+import { NrtStatus } from "../abi/runtime_dmem.ts";
+import type { Dmem } from "../dmem/types.ts";
+import type { Neff } from "../neff/model.ts";
+import type { NeffSource } from "../neff/source.ts";
+import { streamMembers } from "../neff/stream.ts";
+import { NrtError } from "./errors.ts";
+
+/** A range of a member that goes to device memory. */
+export interface PayloadCopy {
+  /** Full name of the member. */
+  readonly member: string;
+  /** First byte in the member. */
+  readonly offset: number;
+  /** Bytes. */
+  readonly size: number;
+  /** Where they go, from its first byte on. */
+  readonly memory: Dmem;
+}
+
+/** Bytes copied between two pauses that let other work run. */
+const PAUSE_BYTES = 32 * 2 ** 20;
+
+/**
+ * Copies payloads into device memory: from the members in memory, or, for a NEFF
+ * read with `retain: "definitions"`, from its file as it passes by, with memory
+ * that does not depend on their size.
+ *
+ * @param keep called after each pause; throws when the load must not go on
+ * @throws {NrtError} NRT_INVALID when bytes were not kept and no source is given, or the source lacks a member
+ */
+export async function copyPayloads(neff: Neff, copies: readonly PayloadCopy[], options: { readonly source: NeffSource | undefined; readonly keep: () => void }): Promise<void> {
+  const away = copies.filter(({ member }) => neff.members.get(member)?.bytes === null);
+  let sincePause = 0;
+  for (const { member, offset, size, memory } of copies) {
+    const bytes = neff.members.get(member)?.bytes;
+    if (bytes === undefined || bytes === null) continue;
+    memory.copyIn(bytes.subarray(offset, offset + size));
+    sincePause += size;
+    if (sincePause < PAUSE_BYTES) continue;
+    sincePause = 0;
+    await pause();
+    options.keep();
+  }
+  if (away.length > 0) await streamPayloads(away, options);
+}
+
+async function streamPayloads(copies: readonly PayloadCopy[], options: { readonly source: NeffSource | undefined; readonly keep: () => void }): Promise<void> {
+  if (options.source === undefined) {
+    throw new NrtError(NrtStatus.INVALID, `Cannot copy ${copies[0]!.member} in: the model was read without its payloads (${copies.length} are missing)`, {
+      hint: 'Read it with retain: "all", or give load() the file as source.',
+    });
+  }
+  const waiting = Map.groupBy(copies, ({ member }) => member);
+  for await (const { name, chunks } of streamMembers(options.source)) {
+    const here = waiting.get(name);
+    if (here === undefined) continue;
+    waiting.delete(name);
+    let at = 0;
+    for await (const chunk of chunks()) {
+      options.keep();
+      for (const copy of here) copyOverlap(copy, chunk, at);
+      at += chunk.length;
+    }
+  }
+  const [missing] = waiting.keys();
+  if (missing !== undefined) throw new NrtError(NrtStatus.INVALID, `Cannot copy ${missing} in: the source has no such member`, { hint: "Give load() the file the model was read from." });
+}
+
+/** The part of a chunk, which begins at byte `at` of its member, that a copy wants. */
+function copyOverlap({ offset, size, memory }: PayloadCopy, chunk: Uint8Array, at: number): void {
+  const first = Math.max(offset, at);
+  const end = Math.min(offset + size, at + chunk.length);
+  if (first < end) memory.copyIn(chunk.subarray(first - at, end - at), { offset: first - offset });
+}
+
+function pause(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

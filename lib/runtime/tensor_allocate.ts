@@ -1,0 +1,87 @@
+import { TpbArch } from "../abi/runtime_context.ts";
+import { NrtStatus } from "../abi/runtime_dmem.ts";
+import { NO_HBM, TensorPlacement } from "../abi/runtime_tensor.ts";
+import { NrtError } from "./errors.ts";
+import type { LogicalCore } from "./logical_core.ts";
+import { Tensor } from "./tensor.ts";
+import { TensorStorage } from "./tensor_storage.ts";
+import type { TensorProcess } from "./tensor_types.ts";
+
+/** Where a tensor lies: HBM, pinned host memory, or plain host memory. */
+export type PlacementName = "device" | "host" | "virtual";
+
+/** Options of a tensor. */
+export interface TensorOptions {
+  /** Where it lies: a name, or the runtime's number 0, 1, 2. Default `device`. */
+  readonly placement?: PlacementName | number | undefined;
+}
+
+/** A tensor to allocate, as the runtime's public call takes it. */
+export interface TensorRequest extends TensorOptions {
+  /** Logical core, relative to the process; −1 for host memory of no particular core. */
+  readonly logicalCore: number;
+  /** Bytes, ≥ 1. */
+  readonly size: number;
+  /** Name; `_unknown_` when absent. */
+  readonly name?: string | undefined;
+}
+
+/** What allocation needs to know of the process. */
+export interface TensorContext extends TensorProcess {
+  /** Architecture number. */
+  readonly architecture: number;
+  /** The process's logical cores. */
+  readonly logicalCores: readonly LogicalCore[];
+}
+
+const NAMES: Readonly<Record<PlacementName, number>> = { device: TensorPlacement.DEVICE, host: TensorPlacement.HOST, virtual: TensorPlacement.VIRTUAL };
+
+/**
+ * Allocates a tensor, with the gates of `nrt_tensor_allocate` in their order:
+ * state, logical core, placement. Device tensors are charged to the first core
+ * of the logical core, on its default HBM, usage TENSOR.
+ *
+ * @throws {NrtError} 13, 14, 1 by state; NRT_INVALID for an unknown core or placement, or size 0; NRT_RESOURCE for pinned host memory on trn2
+ * @throws {MemoryError} NRT_RESOURCE when the HBM is full, NRT_FAIL_HOST_MEM_ALLOC when host memory is
+ */
+export function allocateTensor(context: TensorContext, request: TensorRequest): Tensor {
+  const name = request.name ?? "_unknown_";
+  context.gate.pass(`allocate tensor ${name}`);
+  const placement = typeof request.placement === "string" ? NAMES[request.placement] : request.placement ?? TensorPlacement.DEVICE;
+  const anywhere = request.logicalCore === -1 && (placement === TensorPlacement.HOST || placement === TensorPlacement.VIRTUAL);
+  const core = context.logicalCores[anywhere ? 0 : request.logicalCore];
+  if (core === undefined) {
+    throw new NrtError(
+      NrtStatus.INVALID,
+      `Cannot allocate a tensor on Logical NeuronCore ${request.logicalCore} (${name}): this process has ${context.logicalCores.length}, counted from 0`,
+      { details: { logicalCore: request.logicalCore, logicalCores: context.logicalCores.length } },
+    );
+  }
+  if (placement === TensorPlacement.HOST && context.architecture === TpbArch.CAYMAN) {
+    throw new NrtError(NrtStatus.RESOURCE, `Cannot allocate pinned host memory on trn2: Can not allocate tensor (name:${name}) on Host for NC:${request.logicalCore}`, {
+      hint: "Use a device tensor, or placement \"virtual\" for plain host memory.",
+      details: { name, logicalCore: request.logicalCore },
+    });
+  }
+  if (!Number.isSafeInteger(request.size) || request.size < 1) {
+    throw new NrtError(NrtStatus.INVALID, `Cannot allocate tensor ${name} of ${request.size} bytes: a tensor has at least one byte`, { details: { name, size: request.size } });
+  }
+  return new Tensor(context, name, storageFor(placement as number, core, { size: request.size, name }));
+}
+
+function storageFor(placement: number, core: LogicalCore, { size, name }: { readonly size: number; readonly name: string }): TensorStorage {
+  const { owner } = core;
+  const common = { owned: true, allocatedSize: size, logicalCore: core.index };
+  if (placement === TensorPlacement.DEVICE || placement === TensorPlacement.HOST) {
+    const location = placement === TensorPlacement.DEVICE ? "device" : "host";
+    const memory = owner.memory.alloc({ size, usage: "TENSOR", location, hbm: owner.hbm, hint: name });
+    return new TensorStorage("DMA", { ...common, memory, hbm: owner.hbm, device: owner.deviceMemory });
+  }
+  if (placement !== TensorPlacement.VIRTUAL) {
+    throw new NrtError(NrtStatus.INVALID, `Cannot allocate tensor ${name}: placement ${placement} is unknown`, {
+      hint: "Placements are device (0), host (1) and virtual (2).",
+      details: { placement },
+    });
+  }
+  return new TensorStorage("MALLOC", { ...common, bytes: new Uint8Array(size), hbm: NO_HBM, device: undefined });
+}

@@ -1,0 +1,347 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { UsageType } from "../../lib/abi/runtime_dmem.ts";
+import { MemoryError } from "../../lib/dmem/mod.ts";
+import { checkCarveout } from "../../lib/runtime/carveout.ts";
+import type { Model } from "../../lib/runtime/model.ts";
+import type { LoadStep } from "../../lib/runtime/model_load.ts";
+import { type ReleaseStep, releaseModel } from "../../lib/runtime/model_release.ts";
+import type { Neuron } from "../../lib/runtime/neuron.ts";
+import { SharedSlot } from "../../lib/runtime/shared_slot.ts";
+import { chunksOn, ledgerDifference, ledgers, machineOf, MiB, open, smallModel, status } from "./support.ts";
+
+const usagesOf = (model: Model) => new Set(model.memory().map((row) => row.usage));
+
+test("C-006 three models live on one core, each with its count and allocator, each resolvable", async () => {
+  using neuron = open();
+  const core = neuron.logicalCore(0);
+  const models = await Promise.all(["a", "b", "c"].map((name) => core.load(smallModel({ name }))));
+  assert.deepEqual(models.map((model) => model.handle), [1001, 1002, 1003]);
+  assert.equal(core.owner.models.count, 3);
+  assert.equal(new Set(models.map((model) => model.parts[0]!.allocator)).size, 3);
+  const addresses = models.map((model) => model.resolve("weights0"));
+  assert.equal(new Set(addresses).size, 3);
+  using _held = core.owner.models.acquire(1002);
+  assert.deepEqual(models.map((model) => model.refCount), [0, 1, 0]);
+  assert.deepEqual(core.models.map((model) => model.name), ["a", "b", "c"]);
+});
+
+test("C-007 C-101 unloading a model frees exactly its memory, cell by cell, and moves nothing else", async () => {
+  using neuron = open();
+  const core = neuron.logicalCore(0);
+  const a = await core.load(smallModel({ name: "a", subgraphs: 2 }));
+  const before = ledgers(neuron);
+  const b = await core.load(smallModel({ name: "b", subgraphs: 2, weights: 3 * MiB, more: [{ name: "tmp", type: "tmp-buf", size: 10_000 }] }));
+  const rows = b.memory();
+  const [addresses, bytes] = [["weights0", "SB"].map((name) => a.resolve(name)), a.memory()];
+  const cost = ledgerDifference(before, ledgers(neuron));
+  const expected: Record<string, number> = {};
+  for (const { core: nc, usage, bytes: amount } of rows) {
+    expected[`0 ${nc} ${UsageType[usage]}`] = (expected[`0 ${nc} ${UsageType[usage]}`] ?? 0) + amount;
+    expected[`0 ${nc} 22`] = (expected[`0 ${nc} 22`] ?? 0) + amount;
+  }
+  assert.deepEqual(cost, expected, "what the load cost is what the model says it holds");
+  await b.unload();
+  assert.deepEqual(ledgerDifference(before, ledgers(neuron)), {});
+  assert.deepEqual(["weights0", "SB"].map((name) => a.resolve(name)), addresses);
+  assert.deepEqual(a.memory(), bytes);
+  assert.deepEqual(new Uint8Array(readBack(a, "weights0", 8192)), new Uint8Array(readBack(a, "weights0", 8192)));
+});
+
+/** Bytes of a constant, read back from device memory. */
+function readBack(model: Model, name: string, size: number): ArrayBuffer {
+  for (const part of model.parts) {
+    for (const memory of part.allocator.live) if (memory.hint === name) return memory.read(size);
+  }
+  throw new Error(`${name} is not in the model's allocators`);
+}
+
+test("C-080 any order of loads and unloads of five models ends at the same ledger", async () => {
+  using neuron = open();
+  const before = ledgers(neuron);
+  const core = neuron.logicalCore(0);
+  const specs = [1, 2, 3, 4, 5].map((weight) => smallModel({ weights: weight * 4096, virtuals: [[0, weight * MiB]] }));
+  for (const order of [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]]) {
+    const models: Model[] = [];
+    for (const index of order) models.push(await core.load(specs[index]!));
+    for (const index of order.toReversed().concat()) await models[order.indexOf(index)]!.unload();
+    assert.deepEqual(ledgerDifference(before, ledgers(neuron)), {});
+    const mixed = await Promise.all(order.map((index) => core.load(specs[index]!)));
+    for (const index of [1, 3, 0, 4, 2]) await mixed[index]!.unload();
+    assert.deepEqual(ledgerDifference(before, ledgers(neuron)), {});
+  }
+});
+
+test("C-082 C-127 what belongs to the core is in its GLOBAL list and survives an unload", async () => {
+  using neuron = open({ fake: "trn1" });
+  const core = neuron.core(0);
+  const keep = await neuron.logicalCore(0).load(smallModel({ target: "sunda", name: "keep", virtuals: [[0, 4096]] }));
+  using notifications = core.alloc(4096, { usage: "NOTIFICATION", hint: "queue" });
+  using tensor = core.tensor({ name: "t", size: 4096 });
+  await tensor.write(Uint8Array.from([1, 2, 3]));
+  const gone = await neuron.logicalCore(0).load(smallModel({ target: "sunda", virtuals: [[0, 4096]] }), { libraries: [{ name: "lib", bytes: new Uint8Array(512) }] });
+  const address = tensor.address;
+  const usages = () => new Set([...core.global.live].map((memory) => memory.usage));
+  const wanted = ["NOTIFICATION", "SCRATCHPAD", "POOL_STDIO", "TENSOR", "UCODE_LIB"] as const;
+  for (const usage of wanted) assert.ok(usages().has(usage), usage);
+  await gone.unload();
+  for (const usage of wanted) assert.ok(usages().has(usage), `${usage} after the unload`);
+  assert.equal(tensor.address, address);
+  assert.deepEqual(new Uint8Array(await tensor.read(3)), Uint8Array.from([1, 2, 3]));
+  assert.ok(notifications.size > 0 && keep.state === "loaded");
+});
+
+test("C-083 C-152 two subgraphs span both cores, each with its slot, set and MODEL allocator", async () => {
+  using neuron = open();
+  const model = await neuron.logicalCore(1).load(smallModel({ subgraphs: 2 }));
+  assert.deepEqual(model.parts.map((part) => part.core.core), [2, 3]);
+  assert.deepEqual(model.parts.map((part) => part.allocator.kind), ["MODEL", "MODEL"]);
+  assert.notEqual(model.parts[0]!.allocator, model.parts[1]!.allocator);
+  assert.notEqual(model.parts[0]!.memRefSet, model.parts[1]!.memRefSet);
+  assert.deepEqual(model.handles, [1001, 1002]);
+  model.parts.forEach((part, index) => {
+    assert.equal(part.core.models.acquire(model.handles[index]!).model, part);
+    assert.equal(part.allocator.core, part.core.core);
+  });
+  assert.equal(model.resolve("SB"), 0x6000000000);
+  assert.equal(model.resolve("SB", 0, { subgraph: "sg01" }), 0x7000000000);
+});
+
+test("C-092 the model of the second subgraph is built from the second slot", async () => {
+  using neuron = open();
+  const model = await neuron.logicalCore(0).load(smallModel({ subgraphs: 2 }));
+  assert.equal(model.subgraph("sg01").table, model.parts[1]!.memRefSet);
+  assert.equal(model.subgraph(1).allocator, model.parts[1]!.allocator);
+  assert.ok(model.parts[1]!.memRefSet.plan.name === "sg01");
+});
+
+test("C-087 weights, instructions, rings and pointers are the model's, and none of them is the core's", async () => {
+  using neuron = open();
+  const global = new Set([...neuron.core(0).global.live]);
+  const model = await neuron.logicalCore(0).load(smallModel({
+    more: [{ name: "tmp", type: "tmp-buf", size: 5000 }, { name: "to weights", type: "pointer", to: "weights0" }],
+    extra: {},
+  }));
+  const usages = usagesOf(model);
+  for (const usage of ["WEIGHT", "SCRATCHPAD_NOT_SHARED", "INSTR_PE", "INSTR_ACT", "INSTR_POOL", "INSTR_DVE", "INSTR_SP", "DMA_RING_IO", "GENERIC"] as const) {
+    assert.ok(usages.has(usage), `${usage} in ${[...usages]}`);
+  }
+  assert.deepEqual(new Set([...neuron.core(0).global.live]), global, "the GLOBAL list is as before");
+});
+
+test("C-088 C-100 destroying an allocator frees no byte: owners and the garbage list do, first", async () => {
+  using neuron = open();
+  const { memory } = neuron.devices[0]!;
+  const allocator = memory.createAllocator(0, "MODEL");
+  const left = allocator.alloc({ size: 4096, usage: "WEIGHT" });
+  const used = neuron.core(0).usedBytes;
+  assert.deepEqual(allocator.destroy(), { liveCount: 1, liveBytes: 4096 });
+  assert.equal(neuron.core(0).usedBytes, used, "still charged");
+  left.free();
+  assert.equal(neuron.core(0).usedBytes, used - 4096);
+  const model = await neuron.logicalCore(0).load(smallModel());
+  const stray = model.parts[0]!.allocator.alloc({ size: 4096, usage: "GENERIC", hint: "stray" });
+  await assert.rejects(model.unload(), status(1, /allocations nobody freed, 1 on nd0:nc0/));
+  stray.free();
+  assert.equal(neuron.core(0).usedBytes, used - 4096);
+});
+
+test("C-090 a slot that lacks a member is refused and keeps the others", async () => {
+  using neuron = open();
+  const model = await neuron.logicalCore(0).load(smallModel());
+  const { memRefSet, allocator, tracker, scratchpad } = model.parts[0]!;
+  const whole = { memRefSet, modelAllocator: allocator, gcTracker: tracker, scratchpadCleanupInfo: scratchpad };
+  for (const missing of Object.keys(whole) as (keyof typeof whole)[]) {
+    const { [missing]: _, ...rest } = whole;
+    const slot = new SharedSlot(rest);
+    assert.throws(() => slot.take(), status(1, new RegExp(`slot has no ${missing}`)));
+    assert.equal(slot.empty, false);
+  }
+});
+
+test("C-091 the members move into the model and the slot's 32 bytes are zero", async () => {
+  using neuron = open();
+  const model = await neuron.logicalCore(0).load(smallModel());
+  const { memRefSet, allocator, tracker, scratchpad } = model.parts[0]!;
+  const slot = new SharedSlot({ memRefSet, modelAllocator: allocator, gcTracker: tracker, scratchpadCleanupInfo: scratchpad });
+  const full = new DataView(slot.record().slice().buffer);
+  assert.equal(full.byteLength, 32);
+  assert.equal(Number(full.getBigUint64(0, true)), memRefSet.set.address);
+  assert.equal(Number(full.getBigUint64(8, true)), allocator.record);
+  assert.ok(full.getBigUint64(16, true) !== 0n && full.getBigUint64(24, true) !== 0n);
+  const taken = slot.take();
+  assert.equal(taken.memRefSet, memRefSet);
+  assert.equal(taken.modelAllocator, allocator);
+  assert.ok(slot.empty);
+  assert.deepEqual(slot.record(), new Uint8Array(32));
+  assert.throws(() => slot.take(), status(1, /slot has no/));
+});
+
+test("C-094 C-097 the steps of a load come in their order, insertion last, then the log", async () => {
+  using neuron = open({ fake: "trn1" });
+  const core = neuron.core(0);
+  const before = core.usedBytes;
+  const steps: LoadStep[] = [];
+  const lines: string[] = [];
+  const model = await neuron.logicalCore(0).load(smallModel({ target: "sunda" }), {
+    trace: (step) => {
+      steps.push(step);
+      assert.equal(core.models.count, step === "added" ? 1 : 0, step);
+    },
+    log: (line) => lines.push(line),
+  });
+  assert.deepEqual(steps, ["staged", "moved", "carveout", "tables", "instructions", "rings", "ucode", "feature-maps", "added"]);
+  assert.equal(lines.at(-1), `Added model: 1001 on (nd0:nc0) mem_usage before: ${before} after: ${core.usedBytes}`);
+  assert.deepEqual(model.parts[0]!.memoryUsage, { before, after: core.usedBytes });
+  assert.ok(lines.some((line) => /^Staged memref \{weights0\} id \{3\} to \{0x[0-9a-f]+\}/.test(line)));
+});
+
+test("C-095 every input and output is found by name with size, other variables are not", async () => {
+  using neuron = open();
+  const model = await neuron.logicalCore(0).load(smallModel({ subgraphs: 2 }));
+  assert.deepEqual([...model.inputs].map(([name, info]) => [name, info.size]), [["input0", 4096]]);
+  assert.deepEqual([...model.outputs].map(([name, info]) => [name, info.size]), [["output0", 2048]]);
+  assert.equal(model.inputs.has("weights0"), false);
+  assert.equal(model.subgraph("sg00").idOf("input0"), 1);
+  assert.equal(model.subgraph("sg01").idOf("output0"), 2);
+});
+
+test("C-098 the steps of an unload come in their order, the allocator last", async () => {
+  using neuron = open();
+  const model = await neuron.logicalCore(0).load(smallModel());
+  const [part] = model.parts;
+  const steps: ReleaseStep[] = [];
+  const left: number[] = [];
+  neuron.core(0).models.unlink(model.handle);
+  releaseModel({ unload: () => { left.push(part!.allocator.count - part!.tracker.length); part!.tracker.free(); part!.allocator.destroy(); } } as never, model.parts, (step) => {
+    steps.push(step);
+    left.push(part!.allocator.count);
+  });
+  assert.deepEqual(steps, ["rings", "tables", "ucode", "instructions", "variables"]);
+  assert.ok(left.every((count, index) => index === 0 || count <= left[index - 1]!), `${left}`);
+  assert.equal(left.at(-1), 0, "only what the garbage list frees was left, then the allocator went");
+});
+
+test("C-132 loading a state buffer makes no request for it", async () => {
+  using neuron = open();
+  const { device } = neuron.devices[0]!;
+  const sizes: number[] = [];
+  const model = await neuron.logicalCore(0).load(smallModel());
+  for (const part of model.parts) for (const memory of part.allocator.live) sizes.push(memory.size);
+  assert.equal(model.resolve("SB", 0x1ffffff, { size: 1 }), device.geometry.stateBuffers[0]! + 0x1ffffff);
+  assert.ok(sizes.every((size) => size < 0x2000000));
+});
+
+const carveout = (change: Partial<{ basePartition: number; partitions: number; offset: number; size: number; type: string }>, target: "cayman" | "mariana" = "cayman") => {
+  const neff = smallModel({ target });
+  const right = neff.subgraphs[0]!.reservations![0]!;
+  return { ...neff, subgraphs: neff.subgraphs.map((subgraph) => ({ ...subgraph, reservations: [{ ...right, ...change }] })) };
+};
+
+test("C-134 on trn2 an event accelerator must lie where the device has it", async () => {
+  using neuron = open();
+  const before = ledgers(neuron);
+  for (const [change, why] of [
+    [{ basePartition: 1 }, /must start at 0/], [{ partitions: 127 }, /must span 128 partitions, it spans 127/],
+    [{ offset: 229360 }, /must lie at 0x37ff8/], [{ size: 16 }, /must have 8 bytes, it has 16/],
+  ] as const) {
+    await assert.rejects(neuron.logicalCore(0).load(carveout(change)), status(2, why));
+    assert.deepEqual(ledgerDifference(before, ledgers(neuron)), {}, "nothing is left of it");
+  }
+  const model = await neuron.logicalCore(0).load(carveout({}));
+  assert.equal(model.parts[0]!.core.models.count, 1);
+  assert.throws(() => checkCarveout(carveout({ type: "other" }).subgraphs[0]!, 3), status(2, /type "other" is unknown, only evtaccel is/));
+});
+
+test("C-135 on trn1 it is not checked; on trn3 it lies at 0x3FFF8, and a real file's place passes", async () => {
+  assert.deepEqual(checkCarveout(carveout({ basePartition: 1 }).subgraphs[0]!, 2), { evtAccel: true, notes: [] });
+  using trn3 = open({ fake: "trn3" });
+  const model = await trn3.logicalCore(0).load(carveout({}, "mariana"));
+  assert.equal(model.neff.subgraphs[0]!.reservations![0]!.offset, 262136);
+  await assert.rejects(trn3.logicalCore(0).load(carveout({ offset: 229368 }, "mariana")), status(2, /must lie at 0x3fff8, it lies at 0x37ff8/));
+});
+
+test("C-136 C-137 the carveout sets two flags; without one the model loads with a note", async () => {
+  using neuron = open();
+  const with_ = await neuron.logicalCore(0).load(smallModel());
+  assert.deepEqual([with_.parts[0]!.resetEvtAccel, with_.parts[0]!.programFp8Config], [true, true]);
+  for (const reservations of [null, []]) {
+    const without = await neuron.logicalCore(0).load(smallModel({ reservations }));
+    assert.deepEqual([without.parts[0]!.resetEvtAccel, without.parts[0]!.programFp8Config], [false, false]);
+    assert.deepEqual(without.notes.map((note) => note.message), ["model sg00 has no evtaccel reservation on SBUF"]);
+  }
+});
+
+test("a model for another architecture is refused with both names, and loads with the legacy switch when it is older", async () => {
+  using trn2 = open();
+  const before = ledgers(trn2);
+  await assert.rejects(trn2.logicalCore(0).load(smallModel({ target: "sunda" })), (error: unknown) => {
+    assert.match((error as Error).message, /built for sunda, device is cayman \(trn2\)/);
+    assert.match((error as { hint: string }).hint, /NEURON_RT_ALLOW_LEGACY_NEFF=1/);
+    return status(2, /./)(error);
+  });
+  await assert.rejects(trn2.logicalCore(0).load(smallModel({ target: "mariana" })), status(2, /built for mariana, device is cayman/));
+  assert.deepEqual(ledgerDifference(before, ledgers(trn2)), {});
+  using legacy = open({ env: { NEURON_RT_ALLOW_LEGACY_NEFF: "1" } });
+  assert.equal((await legacy.logicalCore(0).load(smallModel({ target: "sunda" }))).state, "loaded");
+  await assert.rejects(legacy.logicalCore(0).load(smallModel({ target: "mariana" })), status(2, /built for mariana/));
+});
+
+test("a model of two subgraphs does not fit a logical core of one physical core; one subgraph fits both sizes", async () => {
+  using single = open({ lnc: 1 });
+  await assert.rejects(single.logicalCore(0).load(smallModel({ subgraphs: 2 })), status(2, /Insufficient number of pncs, required 2, available 1/));
+  using double = open();
+  const model = await double.logicalCore(1).load(smallModel());
+  assert.deepEqual(model.parts.map((part) => part.core.core), [2]);
+});
+
+test("C-064 handles rise over cores and devices, also from parallel loads, and are never used again", async () => {
+  using neuron = open({ fake: { product: "trn2", devices: 2 } });
+  const loads = neuron.logicalCores.map((core) => core.load(smallModel()));
+  const handles = (await Promise.all(loads)).flatMap((model) => model.handles);
+  assert.deepEqual(handles, [1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008]);
+  await neuron.models[0]!.unload();
+  assert.equal((await neuron.logicalCore(0).load(smallModel())).handle, 1009);
+});
+
+test("closing the devices during a load takes the load back", async () => {
+  using machine = machineOf({ product: "trn2" });
+  const neuron = open({ kernel: machine.kernel() });
+  const loading = neuron.logicalCore(0).load(smallModel({ weights: 40 * MiB }));
+  neuron.close();
+  await assert.rejects(loading, /closed/);
+  assert.deepEqual(chunksOn(machine), { count: 0, bytes: 0 });
+});
+
+/** Loads two models after each other, with the n-th allocation of the second failing. */
+async function loadWithFault(neuron: Neuron, arm: () => void, spec: Parameters<typeof smallModel>[0]): Promise<unknown> {
+  arm();
+  return neuron.logicalCore(0).load(smallModel(spec)).then(() => undefined, (error: unknown) => error);
+}
+
+test("C-093 whichever allocation of a load fails, nothing of it is left and the other model is as it was", async () => {
+  let failures = 0;
+  for (let nth = 1; ; nth += 1) {
+    let armed = false;
+    let count = 0;
+    const layer = {
+      name: "fault",
+      before: () => {
+        if (armed && ++count === nth) throw new MemoryError(4, "Cannot allocate: the test says so");
+      },
+    };
+    using neuron = open({ layers: [layer] });
+    const first = await neuron.logicalCore(0).load(smallModel({ name: "first", subgraphs: 2, virtuals: [[0, 4096]] }));
+    const before = ledgers(neuron);
+    const [address, rows] = [first.resolve("weights0"), first.memory()];
+    const error = await loadWithFault(neuron, () => (armed = true), { name: "second", subgraphs: 2, virtuals: [[0, 3 * MiB]] });
+    if (error === undefined) break;
+    failures += 1;
+    assert.deepEqual(ledgerDifference(before, ledgers(neuron)), {}, `after failing allocation ${nth}`);
+    assert.equal(first.resolve("weights0"), address);
+    assert.deepEqual(first.memory(), rows);
+    assert.equal(neuron.core(0).models.count, 1);
+    assert.deepEqual(neuron.core(0).scratchpad.references, [1]);
+  }
+  assert.ok(failures >= 10, `only ${failures} allocations could fail`);
+});

@@ -23,3 +23,6 @@ export { arenaOf, sizeOfVariable, VARIABLE_TYPES } from "./variable.ts";
 export { type ArchiveSpec, type Compression, neffChunks, type NeffSpec, replaceMember, writeNeff, writeNeffFile } from "./write.ts";
 export { buildModel, buildNeff, type ModelSpec } from "./build.ts";
 export type { BlockSpec, DefinitionSpec, EngineSpec, QueueSpec, RangeSpec, TransferSpec, VariableSpec } from "./build_definition.ts";
+export * from "./diff.ts";
+export { MANIFEST_NAME, type NeffManifest, packFolder, packNeff, type PackOptions, type PackResult, type UnpackedFile, unpackNeff, unpackNeffTo } from "./pack.ts";
+export { scanFile, type ScanOptions, scanPaths, type ScanReport, type ScanResult, type ScanVerdict } from "./scan.ts";

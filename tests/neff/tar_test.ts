@@ -108,7 +108,7 @@ test("members are the same wherever the tar lies in memory", () => {
 test("a tar without its zero blocks, or without the last padding, is complete", async () => {
   const whole = writeTar(members, { dialect: "ustar", omitEnd: true });
   assert.deepEqual(ours(whole), expected);
-  const last = (members.at(-1)?.data as Uint8Array).length % 512;
+  const last = (expected.at(-1)?.size ?? 0) % 512;
   assert.deepEqual(ours(whole.subarray(0, whole.length - (512 - last))), expected);
   assert.equal(parseNeff(writeNeff({ ...fixtureSpec(), omitTarEnd: true })).subgraphs.length, 1);
   assert.equal((await readNeff(writeNeff({ ...fixtureSpec(1), omitTarEnd: true }), { retain: "definitions" })).archive.members, 19);

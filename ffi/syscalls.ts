@@ -19,6 +19,7 @@ const NUMBERS = {
   rt_sigprocmask: [14, 135],
   ioctl: [16, 29],
   access: [21, -1],
+  madvise: [28, 233],
   dup: [32, 23],
   dup2: [33, -1],
   socket: [41, 198],

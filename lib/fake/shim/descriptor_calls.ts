@@ -37,7 +37,10 @@ const ioctl: CallHandler = (serving, call) => {
   if (!isNodeOrReceived(serving, call, call.int(0))) return void call.proceed();
   const { target, descriptor } = subject;
   target.memory.begin(call.tid, call);
-  call.answer(target.process.ioctl(descriptor.fake, call.argument(1) % 2 ** 32, call.argument(2)));
+  target.calling = call;
+  const result = target.process.ioctlOrWait(descriptor.fake, call.argument(1) % 2 ** 32, call.argument(2));
+  if (typeof result === "number") call.answer(result);
+  else serving.waits.defer(call, target, result, (late) => void call.answer(late));
 };
 
 /** The kernel closes; the fake has done what the driver's flush does. */

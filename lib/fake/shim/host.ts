@@ -7,6 +7,7 @@ import { errnoName } from "../../../ffi/errno.ts";
 import { createFake, type FakeMachine, type FakeOptions } from "../machine.ts";
 import { Listener } from "./listener.ts";
 import { splitLines } from "./protocol.ts";
+import { targetClock } from "./waits.ts";
 import { type Source, Supervisor } from "./supervisor.ts";
 
 /** How often the listener of a launcher is looked for, in milliseconds. */
@@ -43,7 +44,7 @@ interface Program {
  * @param socket a listening local socket; closed at the end
  */
 export function hostMachine(options: FakeOptions, socket: number): void {
-  using machine = createFake(options);
+  using machine = createFake({ ...options, clock: targetClock() });
   new Host(machine, socket).run();
 }
 

@@ -12,8 +12,8 @@ const HIGH = 2 ** 32;
  * time and answers it.
  *
  * After `receive()` the getters and `argument()` describe the call; exactly one
- * of `answer`, `proceed` and `inject` ends it. An answer to a thread that has
- * died meanwhile is dropped.
+ * of `answer`, `proceed` and `inject` ends it, now or, after `save()`, later. An
+ * answer to a thread that has died meanwhile is dropped.
  */
 export class Listener {
   /** The listener descriptor, for polling. */
@@ -33,6 +33,16 @@ export class Listener {
   receive(): number {
     this.#call.bytes.fill(0);
     return native().ioctl(this.fd, ListenerRequest.RECV, this.#call.address);
+  }
+
+  /** The present call, to be taken up again with `restore`. */
+  save(): Uint8Array {
+    return this.#call.bytes.slice();
+  }
+
+  /** Makes a saved call the present one. */
+  restore(call: Uint8Array): void {
+    this.#call.bytes.set(call);
   }
 
   /** Thread that made the call. */
@@ -87,20 +97,29 @@ export class Listener {
    * errno too, unless its thread is gone.
    */
   inject(source: number, closeOnExec: boolean): number {
-    const { view } = this.#inject;
-    this.#copyId(view, addfd.id);
-    view.setUint32(addfd.flags, ADDFD_SEND, true);
-    view.setUint32(addfd.srcfd, source, true);
-    view.setUint32(addfd.newfd, 0, true);
-    view.setUint32(addfd.newfdFlags, closeOnExec ? CLOEXEC : 0, true);
-    const result = native().ioctl(this.fd, ListenerRequest.ADDFD, this.#inject.address);
+    const result = this.#addFd(source, ADDFD_SEND, closeOnExec);
     if (result < 0 && result !== -Errno.ENOENT) this.answer(result);
     return result;
+  }
+
+  /** Gives the caller a copy of descriptor `source`, closed on exec; the call goes on. Returns the number, or −errno. */
+  give(source: number): number {
+    return this.#addFd(source, 0, true);
   }
 
   /** Closes the descriptor; whoever still waits gets ENOSYS. */
   close(): void {
     native().close(this.fd);
+  }
+
+  #addFd(source: number, flags: number, closeOnExec: boolean): number {
+    const { view } = this.#inject;
+    this.#copyId(view, addfd.id);
+    view.setUint32(addfd.flags, flags, true);
+    view.setUint32(addfd.srcfd, source, true);
+    view.setUint32(addfd.newfd, 0, true);
+    view.setUint32(addfd.newfdFlags, closeOnExec ? CLOEXEC : 0, true);
+    return native().ioctl(this.fd, ListenerRequest.ADDFD, this.#inject.address);
   }
 
   #send(): number {

@@ -7,6 +7,7 @@ import type { Listener } from "./listener.ts";
 import { copyFileStat, copyNodeStat, StatForm } from "./node_stat.ts";
 import { AT_FDCWD, placeOf, type Place, readPath } from "./paths.ts";
 import type { CallHandler, Serving } from "./serving.ts";
+import type { Target } from "./targets.ts";
 
 const O_CREAT = 0o100;
 const O_EXCL = 0o200;
@@ -80,29 +81,37 @@ const open = (flagsOf: (call: Listener) => number): AtPlace => (serving, call, p
 };
 
 function openNode(serving: Serving, call: Listener, device: number, flags: number): true {
-  const { machine, targets, files } = serving;
+  const { machine, targets } = serving;
   if (machine.devices[device] === undefined) return void call.answer(-Errno.ENOENT), true;
   if ((flags & O_DIRECTORY) !== 0) return void call.answer(-Errno.ENOTDIR), true;
   if ((flags & (O_CREAT | O_EXCL)) === (O_CREAT | O_EXCL)) return void call.answer(-EEXIST), true;
   const target = targets.make(call.tid);
   if (target === undefined) return void call.answer(-Errno.ESRCH), true;
   targets.settle(call.tid);
-  const fake = target.process.open(`/dev/neuron${device}`, flags);
-  if (fake < 0) return void call.answer(fake), true;
+  const opened = target.process.openOrWait(`/dev/neuron${device}`, flags);
+  const finish = (fake: number) => giveNode(serving, call, target, { fake, device, flags });
+  if (typeof opened === "number") finish(opened);
+  else serving.waits.defer(call, target, opened, finish);
+  return true;
+}
+
+/** Gives the caller a descriptor of the node that the fake has opened for it. */
+function giveNode(
+  { files, targets }: Serving, call: Listener, target: Target,
+  { fake, device, flags }: { readonly fake: number; readonly device: number; readonly flags: number },
+): void {
+  if (fake < 0) return void call.answer(fake);
   const made = files.create(target.process, fake, device, flags);
   if (typeof made === "number") {
     target.process.close(fake);
-    return void call.answer(made), true;
+    return void call.answer(made);
   }
   const fd = call.inject(made.source, (flags & OpenFlag.CLOEXEC) !== 0);
   native().close(made.source);
-  if (fd >= 0) targets.attach(target, fd, fake, made.record);
-  else {
-    target.process.close(fake);
-    files.hold(made.record);
-    files.drop(made.record);
-  }
-  return true;
+  if (fd >= 0) return targets.attach(target, fd, fake, made.record);
+  target.process.close(fake);
+  files.hold(made.record);
+  files.drop(made.record);
 }
 
 function openSysfs(serving: Serving, call: Listener, path: string, flags: number): true {

@@ -3,6 +3,7 @@ import type { OpenFiles } from "./files.ts";
 import type { Listener } from "./listener.ts";
 import type { SysfsView } from "./sysfs_view.ts";
 import type { Targets } from "./targets.ts";
+import type { Waits } from "./waits.ts";
 
 /** What the answers to notified calls work on. */
 export interface Serving {
@@ -12,6 +13,8 @@ export interface Serving {
   readonly files: OpenFiles;
   /** Processes under the shim. */
   readonly targets: Targets;
+  /** Calls that are answered later. */
+  readonly waits: Waits;
   /** The driver's part of sysfs. */
   readonly sysfs: SysfsView;
 }

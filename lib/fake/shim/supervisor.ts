@@ -10,6 +10,7 @@ import { pathCalls } from "./path_calls.ts";
 import type { CallHandler, Serving } from "./serving.ts";
 import { type SysfsExport, SysfsView } from "./sysfs_view.ts";
 import { Targets } from "./targets.ts";
+import { Waits } from "./waits.ts";
 
 const SIGABRT = 6;
 
@@ -44,7 +45,9 @@ export class Supervisor {
 
   constructor(machine: FakeMachine, options: SupervisorOptions) {
     const files = new OpenFiles(machine);
-    this.#serving = { machine, files, targets: new Targets(machine, files), sysfs: new SysfsView(options.sysfs) };
+    this.#serving = {
+      machine, files, targets: new Targets(machine, files), waits: new Waits(machine.clock), sysfs: new SysfsView(options.sysfs),
+    };
     this.#options = options;
     for (const [name, handler] of Object.entries({ ...descriptorCalls, ...pathCalls })) {
       const number = syscalls[name as keyof typeof syscalls];
@@ -70,12 +73,22 @@ export class Supervisor {
    */
   step(sources: readonly Source[], milliseconds: number): void {
     const poll = this.#poll;
+    const { targets, waits } = this.#serving;
     const programs = this.#programs.length;
     poll.clear();
     for (const { fd } of this.#programs) poll.add(fd);
     for (const { fd } of sources) poll.add(fd);
-    this.#serving.targets.watch(poll);
-    if (poll.wait(milliseconds) <= 0) return;
+    targets.watch(poll);
+    const delay = waits.delay();
+    const happened = poll.wait(delay < 0 ? milliseconds : milliseconds < 0 ? delay : Math.min(delay, milliseconds));
+    if (happened > 0) this.#attendAll(programs, sources);
+    if (waits.delay() < 0) return;
+    targets.settle(0);
+    waits.attend((listener, error) => this.#abort(listener, error));
+  }
+
+  #attendAll(programs: number, sources: readonly Source[]): void {
+    const poll = this.#poll;
     let ended = false;
     for (let place = programs + sources.length; place < poll.size; place++) ended ||= poll.events(place) !== 0;
     for (let place = programs - 1; place >= 0; place--) this.#attend(place, poll.events(place));

@@ -1,9 +1,11 @@
 import { readFileSync } from "node:fs";
-import { native } from "../../../ffi/native.ts";
+import { Errno } from "../../../ffi/errno.ts";
+import { MemfdFlag, native } from "../../../ffi/native.ts";
 import { isThreadOf, pidfdOpen, PollEvent, PollSet } from "../../../ffi/process.ts";
 import type { FakeMachine } from "../machine.ts";
 import type { FakeProcess } from "../process.ts";
 import type { OpenFiles, OpenRecord } from "./files.ts";
+import type { Listener } from "./listener.ts";
 import { TargetMemory } from "./target_memory.ts";
 
 const CAP_SYS_RAWIO = 17n;
@@ -26,6 +28,8 @@ export interface Target {
   readonly memory: TargetMemory;
   /** What it is to the fake. */
   readonly process: FakeProcess;
+  /** The call of it that is being served. */
+  calling: Listener | undefined;
   /** Its descriptors of the node by number. */
   readonly descriptors: Map<number, TargetDescriptor>;
   /** Threads that were allowed to change the descriptors in a way the notification does not tell. */
@@ -138,7 +142,8 @@ export class Targets {
     if (pidfd < 0) return undefined;
     const memory = new TargetMemory();
     const process = this.#machine.process({ pid, memory, root: hasRawIo(pid) });
-    const target: Target = { pid, pidfd, memory, process, descriptors: new Map(), pending: new Set() };
+    const target: Target = { pid, pidfd, memory, process, calling: undefined, descriptors: new Map(), pending: new Set() };
+    process.exporter = () => giveBuffer(target);
     this.#byPid.set(pid, target);
     this.#byTid.set(pid, target);
     this.#watch([...this.#watched, target]);
@@ -180,6 +185,15 @@ export class Targets {
     }
     if (target.pending.size === 0) this.#unsettled.delete(target);
   }
+}
+
+/** Gives a target a descriptor that stands for a dma-buf: it can be passed on and closed, and answers no request. */
+function giveBuffer(target: Target): number {
+  const buffer = native().memfdCreate("neuron-dmem-dmabuf", MemfdFlag.CLOEXEC);
+  if (buffer < 0) return buffer;
+  const fd = target.calling?.give(buffer) ?? -Errno.EBADF;
+  native().close(buffer);
+  return fd;
 }
 
 function threadGroup(tid: number): number | undefined {

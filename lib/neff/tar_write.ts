@@ -4,7 +4,7 @@ import { BLOCK_BYTES, paddedBytes } from "./tar.ts";
 /** Forms of tar that occur in NEFFs. `pax` puts an extended header before every member, as compiler 2.0 does. */
 export type TarDialect = "ustar" | "gnu" | "pax";
 
-/** Data that is made while it is written; asked for once per pass. */
+/** Data that is made while it is written; asked for once per pass. A piece may be reused when the next one is asked for. */
 export interface MemberData {
   readonly size: number;
   chunks(): Iterable<Uint8Array> | AsyncIterable<Uint8Array>;

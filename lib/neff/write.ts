@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { open } from "node:fs/promises";
 import { crc32, createDeflateRaw, deflateRawSync } from "node:zlib";
-import { pipeline, Readable } from "node:stream";
 import { gzipStored } from "./gzip.ts";
 import { encodeHeader, HEADER_BYTES, type HeaderFields, viewOf } from "./header.ts";
 import { checkDelivered, join, type MemberData, type MemberSpec, type TarDialect, type TarOptions, tarPieces, writeTar } from "./tar_write.ts";
@@ -148,17 +147,24 @@ async function* deliver(data: MemberData): AsyncGenerator<Uint8Array> {
 async function* gzipChunks(tar: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let crc = 0;
   let length = 0;
-  async function* counted(): AsyncGenerator<Uint8Array> {
+  const deflate = createDeflateRaw();
+  // One piece at a time: the next one is asked for when the last one is used up, so a producer may reuse its buffer.
+  const feed = async (): Promise<void> => {
     for await (const chunk of tar) {
       crc = crc32(chunk, crc);
       length += chunk.length;
-      yield chunk;
+      await new Promise<void>((done, fail) => deflate.write(chunk, (error) => (error ? fail(error) : done())));
     }
-  }
+    deflate.end();
+  };
+  const fed = feed().catch((error: Error) => void deflate.destroy(error));
   yield GZIP_HEADER;
-  const deflate = createDeflateRaw();
-  pipeline(Readable.from(counted(), { objectMode: true, highWaterMark: 2 }), deflate, () => {});
-  for await (const chunk of deflate as AsyncIterable<Uint8Array>) yield chunk;
+  try {
+    for await (const chunk of deflate as AsyncIterable<Uint8Array>) yield chunk;
+    await fed;
+  } finally {
+    deflate.destroy();
+  }
   yield gzipTrailer(crc, length);
 }
 

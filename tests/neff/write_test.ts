@@ -101,6 +101,22 @@ test("a constant that is made while it is written needs no memory of its size", 
   assert.equal(total, 1024 + 512 + size + 1024);
 });
 
+test("a producer may reuse its buffer from piece to piece", async () => {
+  const size = 40 * 70_000;
+  const buffer = new Uint8Array(70_000);
+  const data = {
+    size,
+    *chunks(): Generator<Uint8Array> {
+      for (let index = 0; index < 40; index++) yield buffer.fill(index);
+    },
+  };
+  for (const compression of ["gzip", "stored", "none"] as const) {
+    const file = await collect(neffChunks({ ...fixtureSpec(), compression, members: [...fixtureMembers(), { name: "w.bin", data }] }));
+    const bytes = parseNeff(file).members.get("w.bin")?.bytes;
+    assert.ok(bytes?.every((byte, at) => byte === Math.floor(at / 70_000)), compression);
+  }
+});
+
 test("a member that delivers another size than it announced is refused", async () => {
   const data = { size: 10, chunks: () => [new Uint8Array(9)] };
   assert.throws(() => writeNeff({ members: [{ name: "w", data }] }), /announced 10 bytes and delivered 9/);

@@ -3,7 +3,7 @@
  * buffer, linked into a hash table by id like the runtime's. Pointers in the
  * records are true addresses of this process, so that a C program can walk them.
  *
- * Two numbers per variable are kept again in `fast`, densely: that is all a
+ * Two numbers per variable are kept again in arrays of their own: that is all a
  * resolve looks at.
  */
 import { addressOf, type Pinned, pinned } from "../../ffi/memory.ts";
@@ -29,11 +29,10 @@ export interface MemRefTable {
   readonly records: Pinned;
   /** The `ht_t`: head and 1024 bucket nodes. */
   readonly set: Pinned;
-  /**
-   * Per variable: the largest offset + length that resolves by an addition alone
-   * (−1 when there is none), and the address of byte 0.
-   */
-  readonly fast: Float64Array;
+  /** Per variable: the largest offset + length that resolves by an addition alone, −1 when none does. */
+  readonly limits: Float64Array;
+  /** Per variable: the address of byte 0; meaningless where the limit is −1. */
+  readonly addresses: Float64Array;
 }
 
 /** What staging knows about a variable's place. */
@@ -60,7 +59,7 @@ export function memRefTable(plan: Plan): MemRefTable {
   const set = pinned(HashTable.byteLength + HashNode.byteLength * MEM_REF_BUCKETS);
   writeU64(set.view, HEAD.size, MEM_REF_BUCKETS);
   writeU64(set.view, HEAD.sizeMask, MEM_REF_BUCKETS - 1);
-  const table = { plan, count, records, set, fast: new Float64Array(2 * count).fill(-1) };
+  const table = { plan, count, records, set, limits: new Float64Array(count).fill(-1), addresses: new Float64Array(count) };
   const planAddress = addressOf(plan.bytes);
   for (let varId = 0; varId < count; varId++) copyRecord(table, varId, planAddress);
   return table;
@@ -129,8 +128,8 @@ export function setPlace(table: MemRefTable, varId: number, place: StagedPlace):
   writeU64(view, at + STAGED.dmem, place.dmem ?? 0);
   writeU64(view, at + STAGED.memOffset, place.memOffset ?? 0);
   writeU64(view, at + STAGED.va, place.va ?? 0);
-  table.fast[2 * varId] = isRange(typeOf(table, varId)) ? sizeOf(table, varId) : -1;
-  table.fast[2 * varId + 1] = place.address;
+  table.limits[varId] = isRange(typeOf(table, varId)) ? sizeOf(table, varId) : -1;
+  table.addresses[varId] = place.address;
 }
 
 /** Takes a variable's place away again: an input or output that lost its tensor. */
@@ -138,7 +137,7 @@ export function clearPlace(table: MemRefTable, varId: number): void {
   const { view } = table.records;
   const at = memRefAt(varId);
   for (let offset = 0; offset < 32; offset += 4) view.setUint32(at + AT.union + offset, offset < 8 ? ALL_ONES : 0, true);
-  table.fast[2 * varId] = -1;
+  table.limits[varId] = -1;
 }
 
 /** What a remote variable needs to be like its source. */
@@ -150,7 +149,7 @@ export function copyPlace(from: MemRefTable, source: number, to: MemRefTable, ta
   const at = memRefAt(source);
   const { view } = from.records;
   setPlace(to, target, { address, dmem: readU64(view, at + STAGED.dmem), memOffset: readU64(view, at + STAGED.memOffset), va: readU64(view, at + STAGED.va) });
-  to.fast[2 * target] = from.fast[2 * source] as number;
+  to.limits[target] = from.limits[source] as number;
 }
 
 /** Marks a variable as lying in pages that belong to the core. */

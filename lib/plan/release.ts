@@ -9,7 +9,7 @@ import type { StagePart } from "./stage_part.ts";
  * @returns what was allocated for the models but not on their lists: still allocated
  */
 export function releaseParts(parts: readonly StagePart[], tensors: DmemList): DestroyReport {
-  for (const { table } of parts) table.fast.fill(-1);
+  for (const { table } of parts) table.limits.fill(-1);
   tensors.free();
   // The newest pages first: contiguous pages must go in the reverse order of their allocation.
   for (const { arenas } of parts.toReversed()) {

@@ -1,0 +1,87 @@
+/** Draws who owns what. Part of the page. */
+import type { Drawing } from "../drawing.ts";
+import { squarify } from "../treemap.ts";
+import type { PageFunction, Pen } from "./dom.ts";
+import { nodeBytes } from "./describe.ts";
+import { boxText, boxTextWhole, hatch, inkOn, labelFont, preparePen } from "./pen.ts";
+import { byId, fillOf, inksOf, type TreeBox, type View } from "./state.ts";
+import { humanBytes } from "./text.ts";
+
+/** Draws the treemap below the last node of `view.treePath` and remembers where everything is. */
+export function drawTree(view: View): void {
+  const height = 380;
+  const { pen, width } = preparePen(view, byId(view.page, "tree"), height);
+  const boxes: TreeBox[] = [];
+  const node = view.treePath.at(-1)!;
+  if (node[6].length > 0) layChildren(node, view.treePath, { x: 0, y: 0, width, height }, boxes);
+  view.treeBoxes = boxes;
+  for (const box of boxes) drawBox(view, pen, box);
+  const hovered = boxes.find((box) => box.node === view.treeHovered);
+  if (hovered !== undefined) {
+    pen.lineWidth = 2;
+    pen.strokeStyle = inksOf(view).accent;
+    pen.strokeRect(hovered.x + 1, hovered.y + 1, Math.max(1, hovered.width - 2), Math.max(1, hovered.height - 2));
+    pen.lineWidth = 1;
+  }
+}
+
+function layChildren(
+  node: Drawing["tree"], path: readonly Drawing["tree"][], box: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }, boxes: TreeBox[],
+): void {
+  const children = node[6];
+  const places = squarify(children.map(nodeBytes), box);
+  children.forEach((child, index) => {
+    const [x, y, width, height] = [places[4 * index]!, places[4 * index + 1]!, places[4 * index + 2]!, places[4 * index + 3]!];
+    if (width * height < 0.5) return;
+    const childPath = [...path, child];
+    boxes.push({ x, y, width, height, node: child, path: childPath });
+    if (child[6].length === 0) return;
+    const header = width > 46 && height > 38 ? 19 : 0;
+    const pad = width > 14 && height > 14 ? 2 : 0;
+    layChildren(child, childPath, { x: x + pad, y: y + header + (header === 0 ? pad : 0), width: width - 2 * pad, height: height - header - (header === 0 ? 2 : 1) * pad }, boxes);
+  });
+}
+
+function drawBox(view: View, pen: Pen, box: TreeBox): void {
+  const { node } = box;
+  const inks = inksOf(view);
+  const name = view.data.strings[node[0]] ?? "";
+  const inset = { x: box.x + 0.5, y: box.y + 0.5, width: Math.max(0.5, box.width - 1), height: Math.max(0.5, box.height - 1) };
+  if (node[2] === null) {
+    pen.fillStyle = box.path.length % 2 === 0 ? inks.rule : inks.paper;
+    pen.fillRect(inset.x, inset.y, inset.width, inset.height);
+    pen.font = labelFont(11.5, false);
+    const header = { ...inset, height: 19 };
+    if (box.width > 46 && box.height > 38 && boxTextWhole(pen, [`${name}  ${humanBytes(nodeBytes(node))}`], header, inks.ink) === "") boxText(pen, name, header, inks.ink);
+    return;
+  }
+  const fill = fillOf(view, node[3]);
+  pen.fillStyle = fill;
+  pen.fillRect(inset.x, inset.y, inset.width, inset.height);
+  if (node[2] === "aliases" && inset.width > 4) hatch(pen, inset, isDarkInk(fill) ? "#00000038" : "#ffffff3d", 7);
+  if (node[2] === "rest" && inset.width > 4) {
+    pen.fillStyle = isDarkInk(fill) ? "#ffffff66" : "#00000055";
+    pen.fillRect(inset.x, inset.y, inset.width, inset.height);
+  }
+  pen.font = labelFont(11, false);
+  const ink = node[2] === "rest" ? (isDarkInk(fill) ? "#101214" : "#ffffff") : inkOn(fill);
+  const written = inset.height > 16 && boxText(pen, name, { ...inset, height: Math.min(inset.height, 20) }, ink);
+  if (written && inset.height > 34) boxTextWhole(pen, [humanBytes(node[1])], { ...inset, y: inset.y + 15, height: 18 }, ink);
+}
+
+/** Whether black is the ink for a fill. */
+function isDarkInk(fill: string): boolean {
+  return inkOn(fill) === "#101214";
+}
+
+/** The innermost rectangle of the treemap under a point, or null. */
+export function treeBoxAt(view: View, x: number, y: number): TreeBox | null {
+  let found: TreeBox | null = null;
+  for (const box of view.treeBoxes) {
+    if (x >= box.x && x < box.x + box.width && y >= box.y && y < box.y + box.height && (found === null || box.path.length >= found.path.length)) found = box;
+  }
+  return found;
+}
+
+/** The functions of this file, for the page. */
+export const drawTreeFunctions: readonly PageFunction[] = [drawTree, layChildren, drawBox, isDarkInk, treeBoxAt];

@@ -1,0 +1,158 @@
+import { existsSync, statSync } from "node:fs";
+import { type Product, productOfTarget } from "../abi/architecture.ts";
+import { formatVersion } from "../driver/version.ts";
+import { type Neff, readNeff } from "../neff/mod.ts";
+import type { LogicalCore } from "../runtime/logical_core.ts";
+import type { Model } from "../runtime/model.ts";
+import type { Neuron } from "../runtime/neuron.ts";
+import { openNeuron } from "../runtime/open_neuron.ts";
+import type { Tensor } from "../runtime/tensor.ts";
+import { UsageError } from "./failure.ts";
+
+/** Files above this are loaded in pieces instead of being kept in memory. */
+const STREAM_ABOVE_BYTES = 32 * 2 ** 20;
+
+/** The device a command uses, for people and for `--json`. */
+export interface DeviceLabel {
+  /** `fake`, or `device` for a real one. */
+  readonly kind: "fake" | "device";
+  /** For example `fake trn2` or `/dev/neuron0 (trn1)`. */
+  readonly label: string;
+  readonly product: string;
+  readonly index: number;
+  readonly path: string;
+  readonly driverVersion: string;
+}
+
+/** Options that load and resolve share. */
+export interface SessionOptions {
+  readonly fake?: Product | undefined;
+  readonly device?: number | undefined;
+  readonly core: number;
+  readonly io: "tensors" | "plan";
+}
+
+/** A model loaded for one command, with what it took. */
+export interface Session extends AsyncDisposable {
+  readonly neff: Neff;
+  readonly neuron: Neuron;
+  readonly logicalCore: LogicalCore;
+  readonly model: Model;
+  readonly device: DeviceLabel;
+  /** Device bytes per HBM and per usage that the load added. */
+  readonly usage: { readonly byHbm: Readonly<Record<string, number>>; readonly byUsage: Readonly<Record<string, number>>; readonly totalBytes: number };
+  /** Frees the tensors, unloads the model; returns the device bytes the driver still holds more than before. */
+  release(): Promise<number>;
+}
+
+/**
+ * Reads a model, opens the device and loads the model with its inputs and outputs.
+ *
+ * @throws {NeffError} for a file that cannot be read
+ * @throws {NeuronError} for a device that cannot be used or has too little memory; nothing stays allocated
+ */
+export async function openSession(file: string, options: SessionOptions): Promise<Session> {
+  const large = isLarge(file);
+  const neff = await readNeff(file, large ? { retain: "definitions" } : {});
+  const chosen = chooseDevice(neff, options);
+  const neuron = openNeuron({ ...chosen, lnc: Math.max(1, neff.subgraphs.length) });
+  try {
+    const logicalCore = coreOf(neuron, options.core);
+    const before = snapshot(neuron, logicalCore);
+    const tensors: Tensor[] = [];
+    const model = await logicalCore.load(neff, { io: options.io === "plan" ? "plan" : "bind", ...(large ? { source: file } : {}) });
+    if (options.io === "tensors") bindTensors(model, logicalCore, tensors);
+    const after = snapshot(neuron, logicalCore);
+    const release = async (): Promise<number> => {
+      await model.unload();
+      for (const tensor of tensors) tensor.close();
+      return driverBytes(neuron) - before.driverBytes;
+    };
+    return {
+      neff, neuron, logicalCore, model, device: labelOf(neuron, chosen.fake), usage: difference(before, after), release,
+      [Symbol.asyncDispose]: async () => void neuron.close(),
+    };
+  } catch (error) {
+    neuron.close();
+    throw error;
+  }
+}
+
+/** A real device if one was asked for or is there; else a fake of the model's own target. */
+function chooseDevice(neff: Neff, options: SessionOptions): { readonly fake?: Product; readonly device?: number } {
+  if (options.fake !== undefined) return { fake: options.fake };
+  if (options.device !== undefined) return { device: options.device };
+  if (existsSync("/dev/neuron0")) return { device: 0 };
+  return { fake: neff.target === "*" ? "trn2" : productOfTarget[neff.target] };
+}
+
+function coreOf(neuron: Neuron, core: number): LogicalCore {
+  const found = neuron.logicalCores.find((logicalCore) => logicalCore.owner.core === core);
+  if (found !== undefined) return found;
+  const possible = neuron.logicalCores.map((logicalCore) => logicalCore.owner.core).join(", ");
+  throw new UsageError(`Cannot load on core ${core}: no logical core of size ${neuron.logicalSize} begins there`, { hint: `Use --core ${possible}.` });
+}
+
+function bindTensors(model: Model, logicalCore: LogicalCore, tensors: Tensor[]): void {
+  const bound: Record<string, Tensor> = {};
+  for (const info of [...model.inputs.values(), ...model.outputs.values()]) {
+    // A name can be input and output at once; it is one tensor then.
+    if (bound[info.name] !== undefined) continue;
+    const tensor = logicalCore.tensor(info);
+    tensors.push(tensor);
+    bound[info.name] = tensor;
+  }
+  model.bind(bound);
+}
+
+interface Snapshot {
+  readonly byHbm: Readonly<Record<string, number>>;
+  readonly byUsage: Readonly<Record<string, number>>;
+  readonly driverBytes: number;
+}
+
+function snapshot(neuron: Neuron, logicalCore: LogicalCore): Snapshot {
+  const [device] = neuron.memory().filter((one) => one.device === logicalCore.device);
+  const byUsage: Record<string, number> = {};
+  for (const core of device?.cores ?? []) {
+    for (const [usage, bytes] of Object.entries(core.usages)) byUsage[usage] = (byUsage[usage] ?? 0) + bytes;
+  }
+  return { byHbm: Object.fromEntries((device?.hbms ?? []).map((hbm) => [hbm.hbm, hbm.usedBytes])), byUsage, driverBytes: driverBytes(neuron) };
+}
+
+/** Bytes in chunks of all HBMs, as the driver counts them. */
+function driverBytes(neuron: Neuron): number {
+  let bytes = 0;
+  for (const { device } of neuron.devices) {
+    device.geometry.hbms.forEach((_, hbm) => {
+      for (const chunk of device.dumpChunks(hbm)) bytes += chunk.size;
+    });
+  }
+  return bytes;
+}
+
+function difference(before: Snapshot, after: Snapshot): Session["usage"] {
+  const minus = (a: Readonly<Record<string, number>>, b: Readonly<Record<string, number>>) =>
+    Object.fromEntries(Object.entries(a).map(([key, bytes]) => [key, bytes - (b[key] ?? 0)] as const).filter(([, bytes]) => bytes !== 0));
+  const byHbm = minus(after.byHbm, before.byHbm);
+  return { byHbm, byUsage: minus(after.byUsage, before.byUsage), totalBytes: Object.values(byHbm).reduce((sum, bytes) => sum + bytes, 0) };
+}
+
+function labelOf(neuron: Neuron, fake: Product | undefined): DeviceLabel {
+  const { index, device } = neuron.devices[0]!;
+  const path = `/dev/neuron${index}`;
+  const { product } = device.geometry;
+  return {
+    kind: fake === undefined ? "device" : "fake",
+    label: fake === undefined ? `${path} (${product})` : `fake ${fake}`,
+    product: fake ?? product, index, path, driverVersion: device.driverVersion === null ? "unknown" : formatVersion(device.driverVersion),
+  };
+}
+
+function isLarge(file: string): boolean {
+  try {
+    return statSync(file).size > STREAM_ABOVE_BYTES;
+  } catch {
+    return false;
+  }
+}

@@ -14,6 +14,8 @@ export interface Machinery {
   dup(fd: number): number;
   ioctl(fd: number, request: number, address: number): number;
   mmap(fd: number, length: number, protection: number, flags: number, offset: number): Mapping | number;
+  /** Process id. */
+  readonly pid: number;
   /** What `stat` says, as the clients print it. */
   stat(path: string): string | number;
 }
@@ -50,6 +52,7 @@ export function interpreter(machinery: Machinery): (line: string) => string | nu
       case "l": return Buffer.from(maps.get(a)!.bytes(b, c)).toString("hex");
       case "s": return void maps.get(a)!.bytes().set(Buffer.from(words[2]!, "hex"), b);
       case "u": maps.get(a)!.close(); return 0;
+      case "g": return machinery.pid;
       case "t": return machinery.stat(words[0]!);
       default: return undefined;
     }

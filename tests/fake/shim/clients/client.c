@@ -69,8 +69,9 @@ int main(void) {
       case 's': sscanf(rest, "%lu %lu %s", &a, &b, text); store(maps[a].at + b, text); break;
       case 'u': sscanf(rest, "%lu", &a); result(munmap(maps[a].at, maps[a].length)); break;
       case 't': sscanf(rest, "%s", text); status(text); break;
+      case 'g': printf("%d\n", getpid()); break;
+      case 'f': fflush(stdout); break;
     }
-    fflush(stdout);
   }
   return 0;
 }

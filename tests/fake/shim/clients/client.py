@@ -108,5 +108,9 @@ for line in sys.stdin:
         out = unmap(numbers[0])
     elif op == "t":
         out = status(words[0])
+    elif op == "g":
+        out = os.getpid()
+    elif op == "f":
+        sys.stdout.flush()
     if out is not None:
-        print(out, flush=True)
+        print(out)

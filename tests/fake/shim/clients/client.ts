@@ -15,6 +15,7 @@ const step = interpreter({
   dup: (fd) => native().syscall(syscalls.dup, fd),
   ioctl: (fd, request, address) => kernel.ioctl(fd, request, address),
   mmap: (fd, length, protection, flags, offset) => kernel.mmap(fd, length, protection, flags, offset),
+  pid: process.pid,
   stat(path) {
     try {
       const { rdev, ...status } = statSync(path);

@@ -64,6 +64,15 @@ export class Backing {
     }
   }
 
+  /** Stores bytes at `address`. */
+  write(address: number, bytes: Uint8Array): void {
+    for (let done = 0; done < bytes.length;) {
+      const target = this.bytes(address + done, bytes.length - done);
+      target.set(bytes.subarray(done, done + target.length));
+      done += target.length;
+    }
+  }
+
   /** Copies `length` bytes inside the device, lowest first. */
   copy(from: number, to: number, length: number): void {
     for (let done = 0; done < length;) {

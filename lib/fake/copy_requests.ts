@@ -48,7 +48,7 @@ function bufferCopy(form: BufferForm): Handler {
     const toDevice = view.getUint32(base + at.copyToMemHandle, true) !== 0;
     const refused = checkBounds(call, form.name, chunk, offset, size, wide && wraps(view, base + at.offset, base + at.size));
     if (refused !== 0) return refused;
-    if (chunk.host) return transfer(call, chunk, offset, buffer, size, toDevice, size);
+    if (chunk.host) return transfer(call, { chunk, offset, buffer, size, toDevice }, size);
     if (size >= TWO_32) {
       const cut = call.machine.danger("shortCopy", form.name, { size });
       if (cut !== 0) return cut;
@@ -56,7 +56,7 @@ function bufferCopy(form: BufferForm): Handler {
     call.device.bounce(chunk.core);
     const cutSize = size % TWO_32;
     const failed = checkPieces(call, chunk.core, buffer, cutSize, toDevice);
-    return failed !== 0 ? failed : transfer(call, chunk, offset, buffer, cutSize, toDevice, BOUNCE_BYTES);
+    return failed !== 0 ? failed : transfer(call, { chunk, offset, buffer, size: cutSize, toDevice }, BOUNCE_BYTES);
   };
 }
 

@@ -78,8 +78,6 @@ export class Device {
   state: number = DeviceState.READY;
   /** Resets that were asked for and not collected. */
   readonly resets: ResetRequest[] = [];
-  /** Whether sysfs notifications are on: the text of `info/notify_delay`. */
-  notifyDelay = -1;
   /** Open descriptions of the node, of both kinds. */
   openCount = 0;
   /** Whether memory may have been changed outside of chunks: then every free gives pages back. */

@@ -82,7 +82,7 @@ function copyDescriptors(bytes: number, at: typeof DmaCopyDescriptors.offsets | 
       const missing = call.memory.read(buffer + done, piece);
       const refused = missing !== 0 ? missing : checkDescriptors(call, piece, type);
       if (refused !== 0) return refused;
-      store(call, chunk.pa + offset + done, piece);
+      call.device.backing.write(chunk.pa + offset + done, piece);
       call.device.touch(chunk, offset + done + piece.length);
     }
     return 0;
@@ -100,14 +100,6 @@ function checkDescriptors(call: Call, descriptors: Uint8Array, type: number): nu
     if (!known) return -Errno.EINVAL;
   }
   return 0;
-}
-
-function store(call: Call, address: number, bytes: Uint8Array): void {
-  for (let done = 0; done < bytes.length;) {
-    const target = call.device.backing.bytes(address + done, bytes.length - done);
-    target.set(bytes.subarray(done, done + target.length));
-    done += target.length;
-  }
 }
 
 interface ProgramForm {
@@ -137,7 +129,7 @@ function programEngine({ bytes, core, wide, at }: ProgramForm): Handler {
     const missing = call.memory.read(source, data);
     if (missing !== 0) return missing;
     call.device.untracked = true;
-    return moveSync(call, onCore, size, () => store(call, target, data));
+    return moveSync(call, onCore, size, () => call.device.backing.write(target, data));
   };
 }
 

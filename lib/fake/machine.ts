@@ -13,7 +13,8 @@ import { dispatchTable, type DispatchTable } from "./dispatch.ts";
 import type { MappingRecord } from "./mappings.ts";
 import { type FakeOptions, resolveOptions } from "./options.ts";
 import { FakeProcess, type OpenFile } from "./process.ts";
-import { awaitReady, awaitReset } from "./reset.ts";
+import { awaitReady, awaitReset, resetFromSysfs, settle } from "./reset.ts";
+import { Sysfs } from "./sysfs.ts";
 import { ownMemory, type UserMemory } from "./user_memory.ts";
 
 export type { FakeOptions } from "./options.ts";
@@ -50,6 +51,8 @@ export class FakeMachine implements MachineState {
   readonly parameters: Readonly<Record<string, number>>;
   /** The requests of this driver version. */
   readonly dispatchTable: DispatchTable;
+  /** The driver's part of sysfs. */
+  readonly sysfs: Sysfs;
   readonly #danger: DangerPolicy;
   readonly #allow: ReadonlySet<Danger>;
   readonly #processes = new Set<FakeProcess>();
@@ -78,6 +81,15 @@ export class FakeMachine implements MachineState {
       });
     }
     this.devices = list;
+    this.sysfs = new Sysfs({
+      devices: list, driverVersion: version, parameters, deviceCount: devices.length, notifyDelay: -1,
+      state: (device) => {
+        settle(this, device);
+        return device.state;
+      },
+      reset: (device) => resetFromSysfs(this, device),
+      refuseCounterWrite: (path) => this.danger("counterWrite", "a write to sysfs", { path }),
+    });
   }
 
   /**
@@ -196,13 +208,17 @@ export class FakeMachine implements MachineState {
 
   /** The text of a sysfs file, or −errno. */
   readText(path: string): string | number {
-    return path === "/sys/module/neuron/version" ? `${this.driverVersion}\n` : -Errno.ENOENT;
+    return this.sysfs.read(path);
+  }
+
+  /** Writes to a sysfs file. Returns the bytes written, or −errno. @throws {FakeAbort} for a memory counter, by default */
+  writeText(path: string, text: string): number {
+    return this.sysfs.write(path, text);
   }
 
   /** The names in a directory of the fake system, or −errno. */
   list(path: string): readonly string[] | number {
-    if (path !== "/dev") return -Errno.ENOENT;
-    return this.devices.flatMap((device) => (device === undefined ? [] : [`neuron${device.index}`])).sort();
+    return this.sysfs.list(path);
   }
 
   /** Forgets a process that ended. */

@@ -12,6 +12,8 @@ import { argument, isNegative64, putU64, u64At, writeU64To } from "./user_fields
 /** Values the driver leaves behind where it promises nothing: recognisable, and useless as a handle. */
 export const POISON = 0xa5a5a5a5;
 const POISON_ADDRESS = 0xffff888000000000n;
+/** The kernel's largest small allocation. */
+const KMALLOC_LIMIT = 4 * 2 ** 20;
 const ALIGN_LIMIT = 2 ** 31 - 1;
 const SCRATCHPAD = MemCategory.CONTIGUOUS_SCRATCHPAD_DEVICE;
 const MAX_CORES = driverConstants.MAX_NC_PER_DEVICE;
@@ -160,6 +162,7 @@ const dumpChunks: Handler = (call) => {
   const { view, offset } = argument;
   const at = DumpMemChunks.offsets;
   const room = view.getUint32(offset + at.numEntriesIn, true);
+  if (room * MemChunkInfo.byteLength > KMALLOC_LIMIT) return -Errno.ENOMEM;
   const data = u64At(view, offset + at.data);
   const chunks = call.device.chunksOf(view.getUint32(offset + at.hbmIndex, true));
   view.setUint32(offset + at.numEntriesOut, chunks.length, true);

@@ -119,21 +119,60 @@ export function checkPieces(call: Call, core: number, buffer: number, size: numb
   return call.memory.read(buffer, scratch.subarray(0, Math.min(size, BOUNCE_BYTES))) || result;
 }
 
+/** What a buffer transfer does. */
+export interface Transfer {
+  readonly chunk: Chunk;
+  /** Offset in the chunk. */
+  readonly offset: number;
+  /** Address of the caller's buffer. */
+  readonly buffer: number;
+  /** Bytes. */
+  readonly size: number;
+  /** Whether the buffer is written to the chunk. */
+  readonly toDevice: boolean;
+}
+
 /**
  * Moves bytes between the caller's buffer and a chunk in pieces of `step`, as
- * the driver does: a bad address ends it with the bytes of that piece that were
- * not copied.
+ * the driver does: a bad address ends it. Returns the bytes of the piece at
+ * fault that were not copied.
  */
-export function transfer(call: Call, chunk: Chunk, offset: number, buffer: number, size: number, toDevice: boolean, step: number): number {
+export function transfer(call: Call, move: Transfer, step: number): number {
+  const { chunk, offset, buffer, size, toDevice } = move;
   if (size === 0) return 0;
   const { device, memory } = call;
   device.touch(chunk, offset + size);
+  // A piece at fault is not written at all; memory that can stop half-way is read to one side first.
+  if (toDevice && memory.direct !== true) return stagedWrite(call, move, step);
   for (let done = 0; done < size;) {
     const piece = device.backing.bytes(chunk.pa + offset + done, size - done);
     const left = toDevice ? memory.read(buffer + done, piece) : memory.write(buffer + done, piece);
+    if (left !== 0) return leftOfPiece(size, done + piece.length - left, step);
+    done += piece.length;
+  }
+  return 0;
+}
+
+/** Bytes that are missing of the piece in which a transfer stopped at `reached`. */
+function leftOfPiece(size: number, reached: number, step: number): number {
+  return Math.min(size, (Math.floor(reached / step) + 1) * step) - reached;
+}
+
+const STAGE_BYTES = 2 ** 20;
+let stage: Uint8Array | undefined;
+
+function stagedWrite(call: Call, { chunk, offset, buffer, size }: Transfer, step: number): number {
+  stage ??= new Uint8Array(STAGE_BYTES);
+  const { backing } = call.device;
+  for (let done = 0; done < size;) {
+    const piece = stage.subarray(0, Math.min(STAGE_BYTES, size - done));
+    const left = call.memory.read(buffer + done, piece);
+    const got = piece.length - left;
+    backing.write(chunk.pa + offset + done, piece.subarray(0, left === 0 || chunk.host ? got : Math.floor(got / step) * step));
     if (left !== 0) {
-      const reached = done + piece.length - left;
-      return Math.min(size, (Math.floor(reached / step) + 1) * step) - reached;
+      // A plain kernel copy leaves zeros where it could not read.
+      if (chunk.host) backing.fill(chunk.pa + offset + done + got, size - done - got, 0);
+      return leftOfPiece(size, done + got, step);
     }
     done += piece.length;
   }

@@ -8,6 +8,8 @@ import { bytesAt, type Window, windowAt } from "../../ffi/memory.ts";
  * were left over.
  */
 export interface UserMemory {
+  /** Whether reads and writes only fail as a whole, by their address; nothing is then staged. Default false. */
+  readonly direct?: boolean;
   /** Copies `into.length` bytes from `address`. Returns the bytes not copied. */
   read(address: number, into: Uint8Array): number;
   /** Copies `from` to `address`. Returns the bytes not copied. */
@@ -40,6 +42,7 @@ export function ownMemory(): UserMemory {
   const place: Window = { view: new DataView(new ArrayBuffer(8)), offset: 0 };
   const bad = (address: number, length: number) => !(address >= LOWEST && address + length <= HIGHEST);
   return {
+    direct: true,
     read(address, into) {
       if (bad(address, into.length)) return into.length;
       into.set(bytesAt(address, into.length));

@@ -1,9 +1,8 @@
 import { Errno } from "../../ffi/errno.ts";
 import { MemBufCopy64, MemBufCopy64zc, MemBufCopy64zc229, MemBufCopy64zcBatches, MemcpyBatch, TensorBatchOp } from "../abi/driver_copy.ts";
 import type { Call, Handler } from "./call.ts";
-import type { Chunk } from "./chunk.ts";
 import { PAGE_BYTES } from "./pools.ts";
-import { moveSync, transfer } from "./transfer.ts";
+import { moveSync, type Transfer, transfer } from "./transfer.ts";
 import { argument, u64At, wraps } from "./user_fields.ts";
 import { probe } from "./user_memory.ts";
 
@@ -16,20 +15,11 @@ const USER_END = 2 ** 47;
 /** Arrays the kernel cannot allocate: its largest small allocation. */
 const KMALLOC_LIMIT = 4 * 2 ** 20;
 
-/** A copy between a buffer and a chunk, as all zero-copy requests come down to. */
-interface Piece {
-  readonly chunk: Chunk;
-  readonly offset: number;
-  readonly buffer: number;
-  readonly size: number;
-  readonly toDevice: boolean;
-}
-
 /**
  * Moves a piece by pinning the caller's pages and DMA, 256 KiB at a time. A
  * range that cannot be pinned is −ENOMEM; what came before it has been moved.
  */
-function pinAndMove(call: Call, { chunk, offset, buffer, size, toDevice }: Piece): number {
+function pinAndMove(call: Call, { chunk, offset, buffer, size, toDevice }: Transfer): number {
   let step = Math.min(STEP_BYTES, size);
   for (let done = 0; done < size;) {
     const at = buffer + done;
@@ -37,7 +27,7 @@ function pinAndMove(call: Call, { chunk, offset, buffer, size, toDevice }: Piece
     if (probe(call.memory, at, length, !toDevice) !== 0) return -Errno.ENOMEM;
     let left = 0;
     const result = moveSync(call, chunk.core, length, () => {
-      left = transfer(call, chunk, offset + done, at, length, toDevice, STEP_BYTES);
+      left = transfer(call, { chunk, offset: offset + done, buffer: at, size: length, toDevice }, STEP_BYTES);
     });
     if (result !== 0) return result;
     if (left !== 0) return -Errno.ENOMEM;
@@ -55,19 +45,19 @@ const first: Handler = (call) => {
   const { view, offset: base } = argument;
   const chunk = call.device.handles.find(u64At(view, base + at.memHandle));
   if (chunk === undefined) return -Errno.EINVAL;
-  const piece: Piece = {
+  const piece: Transfer = {
     chunk, offset: u64At(view, base + at.offset), buffer: u64At(view, base + at.buffer), size: u64At(view, base + at.size),
     toDevice: view.getUint32(base + at.copyToMemHandle, true) !== 0,
   };
   return checkRange(call, piece, wraps(view, base + at.offset, base + at.size)) || checkTraps(call, piece) || pinAndMove(call, piece);
 };
 
-function checkRange(call: Call, { chunk, offset, size }: Piece, wrapped: boolean): number {
+function checkRange(call: Call, { chunk, offset, size }: Transfer, wrapped: boolean): number {
   if (wrapped && call.device.profile.boundsWrap) return call.machine.danger("wrap", "MEM_BUF_ZEROCOPY64", { offset, size }) || -Errno.EINVAL;
   return offset + size <= call.device.reach(chunk) ? 0 : -Errno.EINVAL;
 }
 
-function checkTraps(call: Call, { buffer, size }: Piece): number {
+function checkTraps(call: Call, { buffer, size }: Transfer): number {
   if (size === 0) return call.machine.danger("zeroCopyNothing", "MEM_BUF_ZEROCOPY64", { size });
   if (size <= STEP_BYTES && (buffer % PAGE_BYTES) + size > STEP_BYTES) {
     return call.machine.danger("zeroCopyUnaligned", "MEM_BUF_ZEROCOPY64", { buffer, size });
@@ -76,12 +66,12 @@ function checkTraps(call: Call, { buffer, size }: Piece): number {
 }
 
 /** Whether the CPU writes a piece itself, through the PCI window. */
-function smallWrite({ chunk, offset, size, toDevice }: Piece, threshold: number): boolean {
+function smallWrite({ chunk, offset, size, toDevice }: Transfer, threshold: number): boolean {
   return toDevice && !chunk.host && size <= Math.min(threshold, WINDOW_LIMIT) && size % 4 === 0 && offset % 4 === 0;
 }
 
-function writeThroughWindow(call: Call, piece: Piece): number {
-  return transfer(call, piece.chunk, piece.offset, piece.buffer, piece.size, true, piece.size);
+function writeThroughWindow(call: Call, piece: Transfer): number {
+  return transfer(call, piece, piece.size);
 }
 
 /** 0 when a queue can be used for zero-copy, else the errno, negative. */
@@ -104,7 +94,7 @@ function second(bytes: number): Handler {
     const { view, offset: base } = argument;
     const chunk = call.device.handles.find(u64At(view, base + at.memHandle));
     if (chunk === undefined) return -Errno.EINVAL;
-    const piece: Piece = {
+    const piece: Transfer = {
       chunk, offset: u64At(view, base + at.offset), buffer: u64At(view, base + at.buffer), size: u64At(view, base + at.size),
       toDevice: view.getUint32(base + at.isCopyToDevice, true) !== 0,
     };
@@ -163,7 +153,7 @@ function runBatch(call: Call, array: DataView, base: number, toDevice: boolean, 
   const chunk = call.device.handles.find(u64At(array, base + at.memHandle));
   if (chunk === undefined) return -Errno.EINVAL;
   const start = u64At(array, base + at.memHandleOffset);
-  const pieces: Piece[] = [];
+  const pieces: Transfer[] = [];
   for (let index = 0; index < count; index++) {
     const here = index * TensorBatchOp.byteLength;
     const size = u64At(ops, here + TensorBatchOp.offsets.size);

@@ -1,4 +1,4 @@
-import { ClosedError } from "../../ffi/error.ts";
+import { ClosedError, NeuronError } from "../../ffi/error.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { Neff, TensorInfo } from "../neff/model.ts";
 import type { StagedModel, StagedSubgraph } from "../plan/staged_model.ts";
@@ -208,7 +208,12 @@ export class Model implements Disposable, AsyncDisposable {
 
   /** Frees everything now, whoever holds the model: the context is being closed. */
   abandon(): void {
-    this.#free();
+    try {
+      this.#free();
+    } catch (error) {
+      // Memory nobody freed: the report of the close counts it.
+      if (!(error instanceof NeuronError)) throw error;
+    }
   }
 
   /** Same as {@linkcode close}. */

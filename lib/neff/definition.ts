@@ -61,8 +61,8 @@ export function readDefinition(context: DefinitionContext): Subgraph {
   const root = checkShape(Definition, document.value, member);
   judgeDuplicates(document, context);
   const directory = member.includes("/") ? member.slice(0, member.lastIndexOf("/")) : "";
-  const byId = readVariables(root.var, { ...context, directory });
-  const rootFields: Fields = { table: root, member, path: "$" };
+  const { byId, variables } = readVariables(root.var, { ...context, directory });
+  const rootFields: Fields = { table: root, member, path: () => "$" };
   const engines = ENGINES.map((engine) => engineOf(engine, root[engine], { ...context, directory }));
   let descriptors: number | undefined;
   return {
@@ -73,7 +73,7 @@ export function readDefinition(context: DefinitionContext): Subgraph {
     definitionBytes: bytes.length,
     version: root.version,
     features: root.neff_features,
-    variables: inDocumentOrder(root.var, byId),
+    variables,
     byId,
     engines,
     codeBytes: codeBytes(directory, byId, members),
@@ -124,67 +124,69 @@ interface VariablesContext extends DefinitionContext {
   readonly directory: string;
 }
 
-/** All variables, index = id, after the loader's checks: ids exactly 0 … n−1, at least one output, references exist. */
-function readVariables(table: Readonly<Record<string, unknown>>, context: VariablesContext): readonly Variable[] {
+/** All variables after the loader's checks: ids exactly 0 … n−1, at least one output, references exist. */
+function readVariables(table: Readonly<Record<string, unknown>>, context: VariablesContext): Pick<Subgraph, "byId" | "variables"> {
   const { definitionPath: member, limits } = context;
   const names = Object.keys(table);
   if (names.length > limits.variables) {
     throw new NeffError(`${names.length} variables, at most ${limits.variables} are read`, { kind: "limit", where: { member, path: "$.var" } });
   }
-  const byId = new Map<number, Variable>();
+  const byId = Array.from<Variable | undefined>({ length: names.length });
+  const variables = new Map<string, Variable>();
+  let beyond: Variable | undefined;
   let outputs = 0;
-  let highest = -1;
   for (const name of names) {
     const variable = readNamed(name, table[name], context);
-    const other = byId.get(variable.varId);
-    if (other !== undefined) {
-      throw shapeError(`variables "${printable(other.name)}" and "${printable(name)}" both have id ${variable.varId}`, { member, path: `${jsonPath("$.var", name)}.var_id` });
-    }
-    byId.set(variable.varId, variable);
-    highest = Math.max(highest, variable.varId);
+    const { varId } = variable;
+    const other = varId < names.length ? byId[varId] : idBeyond(variables, beyond, varId);
+    if (other !== undefined) throw sameId(other, variable, member);
+    if (varId < names.length) byId[varId] = variable;
+    else if (beyond === undefined || varId > beyond.varId) beyond = variable;
+    variables.set(name, variable);
     if (variable.type === "output") outputs++;
   }
-  if (highest + 1 !== names.length) {
-    throw shapeError(`unexpected var_ids set: ${names.length} variables need the ids 0 to ${names.length - 1}, the highest is ${highest}, ${firstGap(byId)} is missing`, { member, path: "$.var" });
-  }
+  if (beyond !== undefined) throw idsWithGaps(byId, beyond.varId, member);
   if (outputs === 0) throw shapeError("no outputs: at least one variable of type output is needed", { member, path: "$.var" });
-  const variables = Array.from({ length: names.length }, (_, id) => byId.get(id) as Variable);
-  checkReferences(variables, member);
-  return variables;
+  const dense = byId as readonly Variable[];
+  checkReferences(dense, member);
+  return { byId: dense, variables };
+}
+
+/** A variable read before whose id lies beyond the count too: already an error, but two of them get the clearer one. */
+function idBeyond(variables: ReadonlyMap<string, Variable>, beyond: Variable | undefined, varId: number): Variable | undefined {
+  return beyond === undefined ? undefined : [...variables.values()].find((variable) => variable.varId === varId);
+}
+
+function sameId(a: Variable, b: Variable, member: string): NeffError {
+  return shapeError(`variables "${printable(a.name)}" and "${printable(b.name)}" both have id ${b.varId}`, { member, path: `${jsonPath("$.var", b.name)}.var_id` });
+}
+
+/** As many variables as ids, none twice: without one beyond the count there is no gap. */
+function idsWithGaps(byId: readonly (Variable | undefined)[], highest: number, member: string): NeffError {
+  const gap = byId.indexOf(undefined);
+  return shapeError(`unexpected var_ids set: ${byId.length} variables need the ids 0 to ${byId.length - 1}, the highest is ${highest}, ${gap} is missing`, { member, path: "$.var" });
 }
 
 function readNamed(name: string, entry: unknown, context: VariablesContext): Variable {
   const { definitionPath: member, limits, directory } = context;
-  const path = jsonPath("$.var", name);
+  const path = (): string => jsonPath("$.var", name);
   if (name.length > limits.variableNameBytes) {
-    throw new NeffError(`a variable's name has ${name.length} characters, at most ${limits.variableNameBytes} are read`, { kind: "limit", where: { member, path } });
+    throw new NeffError(`a variable's name has ${name.length} characters, at most ${limits.variableNameBytes} are read`, { kind: "limit", where: { member, path: path() } });
   }
-  if (!isTable(entry)) throw shapeError(`a variable is an object, found ${found(entry)}`, { member, path });
+  if (!isTable(entry)) throw shapeError(`a variable is an object, found ${found(entry)}`, { member, path: path() });
   return readVariable({ name, directory, fields: { table: entry, member, path } });
-}
-
-function firstGap(byId: ReadonlyMap<number, Variable>): number {
-  let id = 0;
-  while (byId.has(id)) id++;
-  return id;
 }
 
 /** Lists and pointers must name ids that exist. */
 function checkReferences(variables: readonly Variable[], member: string): void {
   for (const variable of variables) {
-    const path = jsonPath("$.var", variable.name);
     if (variable.type === "pointer" && variable.referencedVarId >= variables.length) {
-      throw shapeError(`no variable has id ${variable.referencedVarId}`, { member, path: `${path}.referenced_var_id` });
+      throw shapeError(`no variable has id ${variable.referencedVarId}`, { member, path: `${jsonPath("$.var", variable.name)}.referenced_var_id` });
     }
     if (!("list" in variable)) continue;
     const wrong = variable.list.findIndex((id) => id >= variables.length);
-    if (wrong >= 0) throw shapeError(`no variable has id ${variable.list[wrong]}`, { member, path: `${path}.list[${wrong}]` });
+    if (wrong >= 0) throw shapeError(`no variable has id ${variable.list[wrong]}`, { member, path: `${jsonPath("$.var", variable.name)}.list[${wrong}]` });
   }
-}
-
-function inDocumentOrder(table: Readonly<Record<string, unknown>>, byId: readonly Variable[]): ReadonlyMap<string, Variable> {
-  const byName = new Map(byId.map((variable) => [variable.name, variable]));
-  return new Map(Object.keys(table).map((name) => [name, byName.get(name) as Variable]));
 }
 
 function engineOf(engine: Engine, fileName: string | undefined, context: VariablesContext): EngineFile {
@@ -210,8 +212,8 @@ function codeBytes(directory: string, variables: readonly Variable[], members: R
 
 function readQueues(table: Readonly<Record<string, unknown>>, member: string): readonly DmaQueue[] {
   return Object.entries(table).map(([name, entry]) => {
-    const path = jsonPath("$.dma_queue", name);
-    if (!isTable(entry)) throw shapeError(`a queue is an object, found ${found(entry)}`, { member, path });
+    const path = (): string => jsonPath("$.dma_queue", name);
+    if (!isTable(entry)) throw shapeError(`a queue is an object, found ${found(entry)}`, { member, path: path() });
     return readQueue(name, { table: entry, member, path });
   });
 }
@@ -232,8 +234,8 @@ function readReservations(root: Fields): readonly Reservation[] | null {
   if (list === undefined) return null;
   if (!Array.isArray(list)) throw fieldError(root, "runtime_statebuffer_reservation", `an array is expected, found ${found(list)}`);
   return list.map((entry: unknown, index) => {
-    const path = `$.runtime_statebuffer_reservation[${index}]`;
-    if (!isTable(entry)) throw shapeError(`a reservation is an object, found ${found(entry)}`, { member: root.member, path });
+    const path = (): string => `$.runtime_statebuffer_reservation[${index}]`;
+    if (!isTable(entry)) throw shapeError(`a reservation is an object, found ${found(entry)}`, { member: root.member, path: path() });
     const fields: Fields = { table: entry, member: root.member, path };
     const type = textField(fields, "type") ?? "";
     if (type !== "evtaccel") throw fieldError(fields, "type", `unknown reservation type ${found(type)}, only evtaccel exists`);

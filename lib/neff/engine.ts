@@ -61,7 +61,7 @@ function readContents(stored: Member, context: EngineContext): EngineContents {
   const document = parseJson(stored.bytes, { member, limits: context.limits, duplicates: "ignore" });
   const root = checkShape(EngineShape, document.value, member);
   const instructions = instructionsOf(root.instr, member, context);
-  const blocks = root.dma.map((block, index) => readBlock(block, { member, path: `$.dma[${index}]` }));
+  const blocks = root.dma.map((block, index) => readBlock(block, { member, path: () => `$.dma[${index}]` }));
   return {
     name: root.name,
     ...instructions,
@@ -89,11 +89,15 @@ function tablesOf(sets: readonly Readonly<Record<string, unknown>>[], directory:
 
 interface Place {
   readonly member: string;
-  readonly path: string;
+  readonly path: () => string;
+}
+
+function placeError(place: Place, reason: string): NeffError {
+  return shapeError(reason, { member: place.member, path: place.path() });
 }
 
 function readBlock(block: unknown, place: Place): DmaBlock {
-  if (!isTable(block)) throw shapeError(`a DMA block is an object, found ${found(block)}`, place);
+  if (!isTable(block)) throw placeError(place, `a DMA block is an object, found ${found(block)}`);
   const fields: Fields = { table: block, ...place };
   const desc = fieldOf(fields, "desc") ?? [];
   if (!Array.isArray(desc)) throw fieldError(fields, "desc", `an array is expected, found ${found(desc)}`);
@@ -102,12 +106,12 @@ function readBlock(block: unknown, place: Place): DmaBlock {
     queue: textField(fields, "queue") ?? "",
     semaphore: fieldOf(fields, "semaphore") === undefined ? null : wholeField(fields, "semaphore"),
     event: fieldOf(fields, "event") === undefined ? null : wholeField(fields, "event"),
-    entries: desc.map((entry: unknown, index) => readEntry(entry, { member: place.member, path: `${place.path}.desc[${index}]` })),
+    entries: desc.map((entry: unknown, index) => readEntry(entry, { member: place.member, path: () => `${place.path()}.desc[${index}]` })),
   };
 }
 
 function readEntry(entry: unknown, place: Place): DmaEntry {
-  if (!isTable(entry)) throw shapeError(`a DMA entry is an object, found ${found(entry)}`, place);
+  if (!isTable(entry)) throw placeError(place, `a DMA entry is an object, found ${found(entry)}`);
   const fields: Fields = { table: entry, ...place };
   const gathered = fieldOf(fields, "from_arr");
   const op = textField(fields, "op") ?? (fieldOf(fields, "transpose_op") === undefined ? "copy" : "transpose");
@@ -117,9 +121,9 @@ function readEntry(entry: unknown, place: Place): DmaEntry {
 function readGathered(list: unknown, fields: Fields): readonly DmaReference[] {
   if (!Array.isArray(list) || list.length === 0 || list.length > 16) throw fieldError(fields, "from_arr", `an array of 1 to 16 sources is expected, found ${found(list)}`);
   return list.map((item: unknown, index) => {
-    const path = `${fields.path}.from_arr[${index}]`;
-    if (!isTable(item)) throw shapeError(`a source is an object, found ${found(item)}`, { member: fields.member, path });
-    return readReference({ table: item, member: fields.member, path }, "from");
+    const place: Place = { member: fields.member, path: () => `${fields.path()}.from_arr[${index}]` };
+    if (!isTable(item)) throw placeError(place, `a source is an object, found ${found(item)}`);
+    return readReference({ table: item, ...place }, "from");
   });
 }
 

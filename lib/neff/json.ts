@@ -124,8 +124,10 @@ function countKeys(value: unknown): number {
     for (const item of value) if (typeof item === "object") count += countKeys(item);
     return count;
   }
-  for (const item of Object.values(value)) {
+  // Parsed objects inherit nothing that can be enumerated.
+  for (const key in value) {
     count++;
+    const item = (value as Record<string, unknown>)[key];
     if (typeof item === "object") count += countKeys(item);
   }
   return count;

@@ -51,7 +51,8 @@ export function shapeError(reason: string, where: { readonly member: string; rea
 export interface Fields {
   readonly table: Readonly<Record<string, unknown>>;
   readonly member: string;
-  readonly path: string;
+  /** The object's JSON path; made when there is something to complain about. */
+  readonly path: () => string;
 }
 
 /** The value of `key` as an own property, or undefined. */
@@ -61,7 +62,7 @@ export function fieldOf(fields: Fields, key: string): unknown {
 
 /** A fault at `key`. */
 export function fieldError(fields: Fields, key: string, reason: string): NeffError {
-  return shapeError(reason, { member: fields.member, path: jsonPath(fields.path, key) });
+  return shapeError(reason, { member: fields.member, path: jsonPath(fields.path(), key) });
 }
 
 /** A whole number 0 … `most`; `fallback` when the key is absent, an error when there is none. */
@@ -99,7 +100,7 @@ export function wholeListField(fields: Fields, key: string, options: { most?: nu
     if (Number.isSafeInteger(item) && item >= 0 && item <= most) continue;
     throw shapeError(`a whole number from 0 to ${most} is expected, found ${found(item)}`, {
       member: fields.member,
-      path: jsonPath(jsonPath(fields.path, key), index),
+      path: jsonPath(jsonPath(fields.path(), key), index),
     });
   }
   return value as readonly number[];

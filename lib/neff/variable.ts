@@ -1,6 +1,6 @@
 import { NeffError, printable } from "./error.ts";
 import type { BackingBuffer, Variable, VariableBase, VariableType } from "./model.ts";
-import { fieldError, fieldOf, type Fields, found, textField, wholeField, wholeListField } from "./shape.ts";
+import { fieldError, type Fields, found, isTable, textField, wholeField, wholeListField } from "./shape.ts";
 
 const U32 = 0xffff_ffff;
 
@@ -128,7 +128,7 @@ function remoteReference(name: string, fields: Fields): { base: string; subgraph
   if (match === null) {
     throw new NeffError(`failed to resolve remote variable "${printable(name)}": its name is not BASE{N}, variable BASE of subgraph N`, {
       kind: "invalid-definition",
-      where: { member: fields.member, path: fields.path },
+      where: { member: fields.member, path: fields.path() },
     });
   }
   return { base: match[1] as string, subgraph: Number(match[2]) };
@@ -146,7 +146,7 @@ export function arenaOf(backing: BackingBuffer): "local" | "shared" {
 
 /** Whether a raw entry of `var` says the same as one read before under its name (an allowed repetition). */
 export function isRepetition(first: unknown, second: unknown): boolean {
-  const idOf = (entry: unknown): unknown => (typeof entry === "object" && entry !== null ? fieldOf({ table: entry as Record<string, unknown>, member: "", path: "" }, "var_id") : undefined);
+  const idOf = (entry: unknown): unknown => (isTable(entry) && Object.hasOwn(entry, "var_id") ? entry["var_id"] : undefined);
   const id = idOf(first);
   return id !== undefined && id === idOf(second);
 }

@@ -81,7 +81,7 @@ test("changes are told by variable and by category", () => {
   assert.deepEqual([sg01?.name, sg01?.onlyIn, sg01?.categories.find(({ category }) => category === "code")], ["sg01", "b", { category: "code", a: 0, b: 192, delta: 192 }]);
 });
 
-test("two real builds of one kernel for two compilers differ; each is identical to itself", { skip: skipWithoutCorpus }, () => {
+test("two real builds of one kernel for two compilers differ; each is identical to itself", { skip: skipWithoutCorpus, timeout: 120_000 }, () => {
   const model = (name: string): ReturnType<typeof parseNeff> => parseNeff(new Uint8Array(readFileSync(corpusPath(`neff/${name}`))));
   const [old, recent] = [model("sunda-lnc1-ncc2.0-stream_fd1k.neff"), model("sunda-lnc1-ncc2.18-stream_fd1k.neff")];
   const diff = diffNeffs(old, recent);

@@ -65,7 +65,7 @@ function factsOf(name: string, bytes: Uint8Array): Facts {
 /** Fields about where a file came from, and names that are somebody's wording. */
 const NOT_OURS = /^(origin_|git_|licence$|container|offset_in_container$|feature_names$)/;
 
-test("every fact of every real model equals the independently computed one", { skip }, (t) => {
+test("every fact of every real model equals the independently computed one", { skip, timeout: 120_000 }, (t) => {
   let compared = 0;
   for (const facts of corpusFacts()) {
     const name = String(facts["file"]);
@@ -82,7 +82,7 @@ test("every fact of every real model equals the independently computed one", { s
   assert.ok(compared >= 27 * 24);
 });
 
-test("a NEFF inside a protobuf file reads the same as the file taken out of it", { skip }, () => {
+test("a NEFF inside a protobuf file reads the same as the file taken out of it", { skip, timeout: 120_000 }, () => {
   const wrappedName = corpusModels().find((name) => name.endsWith(".hlo")) ?? "";
   const plainName = wrappedName.replace(".wrapped_neff.hlo", ".neff");
   const wrapped = parseNeff(bytesOf(wrappedName));
@@ -96,7 +96,7 @@ test("a NEFF inside a protobuf file reads the same as the file taken out of it",
   assert.deepEqual(wrapped.notes.map(({ code }) => code), ["wrapped"]);
 });
 
-test("P-124 every variable reference in the real files' DMA entries lies inside its variable", { skip }, (t) => {
+test("P-124 every variable reference in the real files' DMA entries lies inside its variable", { skip, timeout: 120_000 }, (t) => {
   let references = 0;
   let entries = 0;
   for (const facts of corpusFacts()) {
@@ -114,7 +114,7 @@ test("P-124 every variable reference in the real files' DMA entries lies inside 
   assert.equal(entries, 34_825);
 });
 
-test("blocks are unique in their queue, owned by the engine that carries them and use the queue's semaphores", { skip }, (t) => {
+test("blocks are unique in their queue, owned by the engine that carries them and use the queue's semaphores", { skip, timeout: 120_000 }, (t) => {
   let blocks = 0;
   for (const name of corpusModels().filter((model) => model.endsWith(".neff"))) {
     for (const subgraph of parseNeff(bytesOf(name)).subgraphs) {
@@ -136,7 +136,7 @@ test("blocks are unique in their queue, owned by the engine that carries them an
   assert.equal(blocks, 24_929);
 });
 
-test("P-071 the real files' variables are those of the condensed listing", { skip }, () => {
+test("P-071 the real files' variables are those of the condensed listing", { skip, timeout: 120_000 }, () => {
   const neff = parseNeff(bytesOf("mariana-lnc2-ncc2.24-refmoe_embedded.neff"));
   const [sg00, sg01] = neff.subgraphs;
   assert.deepEqual(
@@ -155,7 +155,7 @@ test("P-071 the real files' variables are those of the condensed listing", { ski
   assert.deepEqual(gathered.map(({ reference, side }) => [side, reference.variable]), [["from", "SB"], ["from", "SB{1}"], ["to", "SB"]]);
 });
 
-test("inputs follow the host graph, outputs are listed once, shapes give the sizes", { skip }, () => {
+test("inputs follow the host graph, outputs are listed once, shapes give the sizes", { skip, timeout: 120_000 }, () => {
   let tensors = 0;
   for (const name of corpusModels()) {
     const neff = parseNeff(bytesOf(name));
@@ -173,7 +173,7 @@ test("inputs follow the host graph, outputs are listed once, shapes give the siz
   assert.ok(tensors > 100);
 });
 
-test("reading with payloads left in the file gives the same NEFF", { skip }, async () => {
+test("reading with payloads left in the file gives the same NEFF", { skip, timeout: 120_000 }, async () => {
   const shown = (value: unknown): string => JSON.stringify(value, (key, item: unknown) => (typeof item === "bigint" ? String(item) : item instanceof Map ? [...item.keys()] : key === "head" || key === "bytes" ? undefined : item));
   for (const name of corpusModels()) {
     const progress: number[] = [];
@@ -184,7 +184,7 @@ test("reading with payloads left in the file gives the same NEFF", { skip }, asy
   }
 });
 
-test("the whole file as a Blob, a URL and bytes reads alike", { skip }, async () => {
+test("the whole file as a Blob, a URL and bytes reads alike", { skip, timeout: 120_000 }, async () => {
   const name = "sunda-lnc1-ncc2.0-stream_fd1k.neff";
   const bytes = bytesOf(name);
   const expected = summarizeNeff(parseNeff(bytes), "");

@@ -91,7 +91,7 @@ test("a payload of another size than the variable, or none at all, is refused", 
   await refused(writeNeff(gone), { kind: "invalid-definition", message: /the constant "sg00\/value_w\.npy" is not in the archive/, member: "sg00/def.json", path: "$.var.w.file_name" });
 });
 
-test("the real models' constants are numpy 1.0 with their data at 128", { skip: skipWithoutCorpus }, (t) => {
+test("the real models' constants are numpy 1.0 with their data at 128", { skip: skipWithoutCorpus, timeout: 120_000 }, (t) => {
   const types = new Set<string | null>();
   let constants = 0;
   for (const name of corpusModels().filter((model_) => model_.endsWith(".neff"))) {

@@ -39,7 +39,7 @@ test("unpacking and packing gives the same plan, members, order and uuid, every 
   }
 });
 
-test("every real model survives a folder", { skip: skipWithoutCorpus }, async () => {
+test("every real model survives a folder", { skip: skipWithoutCorpus, timeout: 120_000 }, async () => {
   const models = corpusModels().filter((name) => name.endsWith(".neff") && readFileSync(corpusPath(`neff/${name}`)).length < 600_000);
   assert.ok(models.length >= 20);
   await inFolder(async (folder) => {

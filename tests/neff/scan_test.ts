@@ -84,7 +84,7 @@ test("references that leave their variable and other oddities are notes", inFold
   assert.deepEqual(result.notes.map(({ code }) => code).filter((code) => code !== "engine-missing"), ["junk-after-payload", "reference-outside"]);
 }));
 
-test("every real model is good or padded on its own target, and cut in half it is truncated", { skip: skipWithoutCorpus }, inFolder(async (folder) => {
+test("every real model is good or padded on its own target, and cut in half it is truncated", { skip: skipWithoutCorpus, timeout: 120_000 }, inFolder(async (folder) => {
   let padded = 0;
   for (const name of corpusModels().filter((model) => !/20virtual/.test(model))) {
     const path = corpusPath(`neff/${name}`);

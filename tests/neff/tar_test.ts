@@ -89,7 +89,7 @@ test("we read what two other libraries write", async () => {
   assert.deepEqual(ours(new Uint8Array(Buffer.concat(chunks))), expected);
 });
 
-test("the real models' tars are read alike by us and by another library", { skip: skipWithoutCorpus }, async () => {
+test("the real models' tars are read alike by us and by another library", { skip: skipWithoutCorpus, timeout: 120_000 }, async () => {
   let compared = 0;
   for (const model of corpusModels().filter((name) => name.endsWith(".neff") && !/20virtual|1MB/.test(name))) {
     const tar = new Uint8Array(gunzipSync(readFileSync(corpusPath(`neff/${model}`)).subarray(1024)));

@@ -1,6 +1,7 @@
 /** Making an allocation: checks, driver, record, ledger, list, in the runtime's order. */
 import { Errno } from "../../ffi/errno.ts";
 import { SystemError } from "../../ffi/system_error.ts";
+import { toIndex } from "../../ffi/memory.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
 import {
   CATEGORY_NONE, deviceCategories, DmemRecord, hostCategories, MemAction, MemLocation, NdlMemory, NrtStatus, UsageType,
@@ -62,7 +63,7 @@ export function allocate(context: MemoryContext, wanted: Wanted): DmemHandle {
 export function finish(context: MemoryContext, allocator: number, core: CoreState, record: number): DmemHandle {
   const slab = locate(context, record);
   const { view } = slab;
-  const base = record - slab.address;
+  const base = toIndex(record - slab.address);
   if (context.ledger.add(view, base, core.index, MemAction.ALLOC) !== NrtStatus.SUCCESS) {
     context.log("ERROR", "dmem_alloc_internal", "Failed to add entry to dmem log");
   }
@@ -99,7 +100,7 @@ function place(context: MemoryContext, wanted: Wanted): number {
   if (wanted.core.bounce === undefined) {
     freeChunk(context, handle);
     const slab = locate(context, record);
-    context.hints.release(readU64(slab.view, record - slab.address + D.hint));
+    context.hints.release(readU64(slab.view, toIndex(record - slab.address + D.hint)));
     context.nodes.give(record);
     throw new MemoryError(NrtStatus.FAILURE, `Cannot allocate for core ${wanted.core.index}: it has no bounce buffer`, {
       text: `Failed to get copy buffer for nc ${wanted.core.index}`,
@@ -138,7 +139,7 @@ function takeNode(context: MemoryContext): number {
 function fillRecord(context: MemoryContext, record: number, wanted: Wanted, handle: number, pa: number, hint: number): void {
   const slab = context.nodes.find(record)!;
   const { view } = slab;
-  const base = record - slab.address;
+  const base = toIndex(record - slab.address);
   const { core, size } = wanted;
   writeU64(view, base + D.pcore, core.pcore);
   writeU64(view, base + D.memHandle, record + NDL_AT);

@@ -1,5 +1,5 @@
 import type { Mapping } from "../../ffi/mapping.ts";
-import { type Pinned, pinned } from "../../ffi/memory.ts";
+import { type Pinned, pinned, toIndex } from "../../ffi/memory.ts";
 import { CopyBuffer, NdlDevice } from "../abi/runtime_dmem.ts";
 import { defaultHbm } from "../abi/architecture.ts";
 import { PhysicalCoreRecord } from "../abi/runtime_context.ts";
@@ -108,7 +108,7 @@ export class MemoryContext {
 
   /** The core whose `physical_core_t` lies at an address. */
   coreAt(pcore: number): number {
-    return (pcore - this.#records.address - NdlDevice.byteLength) / PhysicalCoreRecord.byteLength;
+    return toIndex((pcore - this.#records.address - NdlDevice.byteLength) / PhysicalCoreRecord.byteLength);
   }
 
   /** Emits one end of a trace bracket. */

@@ -1,4 +1,5 @@
 import { ClosedError } from "../../ffi/error.ts";
+import { toIndex } from "../../ffi/memory.ts";
 import { writeU64 } from "../../ffi/u64.ts";
 import { DmemListRecord, DmemRefNode, NrtStatus } from "../abi/runtime_dmem.ts";
 import { MemoryError } from "./error.ts";
@@ -84,6 +85,6 @@ export class GcList implements DmemList {
 
   #write(node: number, at: number, value: number): void {
     const slab = this.#nodes.find(node)!;
-    writeU64(slab.view, node - slab.address + at, value);
+    writeU64(slab.view, toIndex(node - slab.address + at), value);
   }
 }

@@ -1,4 +1,4 @@
-import type { Pinned } from "../../ffi/memory.ts";
+import { type Pinned, toIndex } from "../../ffi/memory.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
 import {
   DmemRecord, LEDGER_ROW, MemAction, MemLocation, MemLogEntry, MemLogRecord, NrtStatus, UsageType, usageNames,
@@ -14,7 +14,6 @@ export const DEFAULT_LEDGER_ENTRIES = 0x100000;
 const CHANNELS = 4;
 const CORES = 8;
 const TOTAL = UsageType.MAX;
-const FIRST_RING = 256;
 const ENTRY = MemLogEntry.byteLength;
 const CHANNEL_AT = MemLogRecord.offsets.memoryUsage;
 const CORE_AT = MemLogRecord.offsets.memoryUsageNc;
@@ -43,23 +42,22 @@ export interface LedgerInit {
  * and a ring of events. The counters move by the bytes charged, the entries show
  * the logical size; host memory moves no counter.
  *
- * The ring's memory grows with its use, up to its capacity.
+ * The ring is reserved at once (64 MiB by default) but only what was written of
+ * it takes memory: the system gives zeroed pages at their first use.
  */
 export class MemoryLedger implements Ledger {
   readonly #memory: Pinned;
   readonly #view: DataView;
   readonly #coreCount: number;
-  readonly #source: MemorySource;
   readonly #hints: Hints;
   #ring: Pinned | undefined;
   #ringView: DataView;
 
   /** @throws {MemoryError} status 4 when there is no memory for the block or the ring */
   constructor(init: LedgerInit) {
-    this.#source = init.source;
     this.#hints = init.hints;
     this.#coreCount = init.coreCount;
-    this.#memory = this.#allocate(MemLogRecord.byteLength, "Failed to initialize dma memory log lock", NrtStatus.FAILURE);
+    this.#memory = allocate(init.source, MemLogRecord.byteLength, "Failed to initialize dma memory log lock", NrtStatus.FAILURE);
     this.#view = this.#memory.view;
     this.#memory.bytes.fill(0);
     const record = MemLogRecord.over(this.#view);
@@ -67,7 +65,7 @@ export class MemoryLedger implements Ledger {
     record.maxEntries = init.capacity;
     record.verboseLogDevMem = init.verbose ? 1 : 0;
     this.#ringView = this.#view;
-    if (init.capacity > 0) this.#useRing(this.#allocateRing(Math.min(FIRST_RING, init.capacity)));
+    if (init.capacity > 0) this.#useRing(allocate(init.source, init.capacity * ENTRY, "Failed to allocate memory for dma memory log entries", NrtStatus.RESOURCE));
   }
 
   get record(): number {
@@ -169,8 +167,7 @@ export class MemoryLedger implements Ledger {
     const max = readU64(own, MAX);
     const count = readU64(own, COUNT);
     const index = readU64(own, NEXT);
-    if ((index + 1) * ENTRY > this.#ringView.byteLength && !this.#growRing(max)) return this.#move(DROPPED, 1);
-    const at = index * ENTRY;
+    const at = toIndex(index * ENTRY);
     const ring = this.#ringView;
     const hint = readU64(view, base + D.hint);
     if (hint !== 0) this.#hints.retain(hint);
@@ -202,35 +199,18 @@ export class MemoryLedger implements Ledger {
     };
   }
 
-  /** Doubles the ring. Without memory the event is only counted: adding to a ledger never fails. */
-  #growRing(max: number): boolean {
-    const entries = Math.min(max, this.#ringView.byteLength / ENTRY * 2);
-    try {
-      const larger = this.#source(entries * ENTRY);
-      larger.bytes.set(this.#ring!.bytes);
-      this.#useRing(larger);
-      return true;
-    } catch {
-      return false;
-    }
-  }
-
   #useRing(ring: Pinned): void {
     this.#ring = ring;
     this.#ringView = ring.view;
     writeU64(this.#view, ENTRIES, ring.address);
   }
+}
 
-  #allocateRing(entries: number): Pinned {
-    return this.#allocate(entries * ENTRY, "Failed to allocate memory for dma memory log entries", NrtStatus.RESOURCE);
-  }
-
-  #allocate(bytes: number, text: string, status: number): Pinned {
-    try {
-      return this.#source(bytes);
-    } catch (error) {
-      throw new MemoryError(status, `Cannot create a ledger: no memory for ${bytes} bytes`, { text, cause: error, details: { bytes } });
-    }
+function allocate(source: MemorySource, bytes: number, text: string, status: number): Pinned {
+  try {
+    return source(bytes);
+  } catch (error) {
+    throw new MemoryError(status, `Cannot create a ledger: no memory for ${bytes} bytes`, { text, cause: error, details: { bytes } });
   }
 }
 

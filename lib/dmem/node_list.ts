@@ -1,4 +1,5 @@
 /** The allocator's list of dmem records: doubly linked through memory, between two sentinels. */
+import { toIndex } from "../../ffi/memory.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
 import { DmemAllocatorRecord, DmemRecord } from "../abi/runtime_dmem.ts";
 import type { MemoryContext } from "./context.ts";
@@ -18,7 +19,7 @@ export function locate(context: MemoryContext, address: number): Slab {
 /** Wires the two sentinels of a new allocator record to each other. */
 export function initialiseList(context: MemoryContext, allocator: number): void {
   const { view, address } = locate(context, allocator);
-  const base = allocator - address;
+  const base = toIndex(allocator - address);
   writeU64(view, base + HEAD + NEXT, allocator + TAIL);
   writeU64(view, base + TAIL + PREV, allocator + HEAD);
 }
@@ -26,10 +27,10 @@ export function initialiseList(context: MemoryContext, allocator: number): void 
 /** Appends a record: five stores before the tail, no neighbour is tested. */
 export function linkLast(context: MemoryContext, allocator: number, view: DataView, base: number, record: number): void {
   const owner = context.allocatorRecords.find(allocator)!;
-  const tail = allocator - owner.address + TAIL;
+  const tail = toIndex(allocator - owner.address + TAIL);
   const previous = readU64(owner.view, tail + PREV);
   const slab = locate(context, previous);
-  writeU64(slab.view, previous - slab.address + NEXT, record);
+  writeU64(slab.view, toIndex(previous - slab.address + NEXT), record);
   writeU64(view, base + PREV, previous);
   writeU64(owner.view, tail + PREV, record);
   writeU64(view, base + NEXT, allocator + TAIL);
@@ -48,7 +49,7 @@ export function checkLinks(context: MemoryContext, view: DataView, base: number,
   if (next === 0) throw corrupt("next is null (dma_memory.c:0x29D)");
   const before = locate(context, previous);
   const after = locate(context, next);
-  if (readU64(before.view, previous - before.address + NEXT) !== record || readU64(after.view, next - after.address + PREV) !== record) {
+  if (readU64(before.view, toIndex(previous - before.address + NEXT)) !== record || readU64(after.view, toIndex(next - after.address + PREV)) !== record) {
     throw corrupt("its neighbours do not point back to it");
   }
 }
@@ -59,9 +60,9 @@ export function unlink(context: MemoryContext, view: DataView, base: number): vo
   const previous = readU64(view, base + PREV);
   const next = readU64(view, base + NEXT);
   const before = locate(context, previous);
-  writeU64(before.view, previous - before.address + NEXT, next);
+  writeU64(before.view, toIndex(previous - before.address + NEXT), next);
   const after = locate(context, next);
-  writeU64(after.view, next - after.address + PREV, previous);
+  writeU64(after.view, toIndex(next - after.address + PREV), previous);
 }
 
 /** Clears the three links of a record whose allocator goes away. */
@@ -73,7 +74,7 @@ export function orphan(view: DataView, base: number): void {
 export function following(context: MemoryContext, allocator: number, record = 0): number {
   const from = record === 0 ? allocator + HEAD : record;
   const slab = locate(context, from);
-  const next = readU64(slab.view, from - slab.address + NEXT);
+  const next = readU64(slab.view, toIndex(from - slab.address + NEXT));
   return next === allocator + TAIL ? 0 : next;
 }
 

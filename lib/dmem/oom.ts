@@ -2,6 +2,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { SystemError } from "../../ffi/system_error.ts";
+import { toIndex } from "../../ffi/memory.ts";
 import { DmemRecord, MemLocation, NrtStatus, usageLabels, UsageType } from "../abi/runtime_dmem.ts";
 import { readU64 } from "../../ffi/u64.ts";
 import { formatBytes } from "../report/bytes.ts";
@@ -90,7 +91,7 @@ interface NodeFacts {
 function* nodesOf(context: MemoryContext, allocator: Allocator): Generator<NodeFacts> {
   for (let record = following(context, allocator.record); record !== 0; record = following(context, allocator.record, record)) {
     const { view, address } = locate(context, record);
-    const base = record - address;
+    const base = toIndex(record - address);
     yield {
       usage: view.getUint32(base + D.memUsageType, true), bytes: readU64(view, base + D.allocatedSize), hbm: view.getUint32(base + D.tdramChannel, true),
       host: view.getUint32(base + D.memType, true) === MemLocation.HOST_DRAM, hint: context.hints.text(readU64(view, base + D.hint)),

@@ -1,5 +1,5 @@
 import { NeuronError } from "../../ffi/error.ts";
-import type { Pinned } from "../../ffi/memory.ts";
+import { type Pinned, toIndex } from "../../ffi/memory.ts";
 
 /** Where memory for records comes from: `pinned`, or something that refuses. */
 export type MemorySource = (byteLength: number) => Pinned;
@@ -64,7 +64,7 @@ export class RecordPool {
     if (this.#free.length > 0) {
       address = this.#free.pop()!;
       const slab = this.find(address)!;
-      const offset = address - slab.address;
+      const offset = toIndex(address - slab.address);
       slab.bytes.fill(0, offset, offset + this.#recordBytes);
     } else {
       if (this.#next === this.#end) this.#grow();

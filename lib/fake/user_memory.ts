@@ -56,8 +56,9 @@ export function ownMemory(): UserMemory {
     writeU64(address, value) {
       if (bad(address, 8)) return 8;
       windowAt(address, 8, place);
-      place.view.setUint32(place.offset, value, true);
-      place.view.setUint32(place.offset + 4, value / 2 ** 32, true);
+      // Integers only: a fraction makes JavaScriptCore give up its inlined stores for good.
+      place.view.setInt32(place.offset, value | 0, true);
+      place.view.setInt32(place.offset + 4, (value / 2 ** 32) | 0, true);
       return 0;
     },
     probe: (address, length) => (bad(address, length) ? length : 0),

@@ -238,7 +238,7 @@ function addressesOf(model: Model): ReadonlyMap<string, number> {
 }
 
 for (const mode of ["paged, logical cores of two", "paged, logical cores of one", "contiguous"] as const) {
-  test(`whatever is loaded, run, unloaded and allocated on 2 devices of 8 cores, every invariant holds (${mode})`, async () => {
+  test(`whatever is loaded, run, unloaded and allocated on 2 devices of 8 cores, every invariant holds (${mode})`, { timeout: 120_000 }, async () => {
     console.log(`# runtime property, ${mode}: seed ${SEED}, ${RUNS} runs of up to ${STEPS} steps`);
     await fc.assert(fc.asyncProperty(fc.array(step, { minLength: STEPS / 2, maxLength: STEPS }), async (steps) => {
       using neuron = open({

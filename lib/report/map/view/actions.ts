@@ -11,8 +11,7 @@ import { byId, type Item, type View } from "./state.ts";
 
 /** Draws everything that shows memory. */
 export function drawAll(view: View): void {
-  const { dataset } = view.page.document.documentElement;
-  dataset["drawn"] = String(drawMap(view));
+  drawMap(view);
   drawTree(view);
   drawTime(view);
 }
@@ -80,7 +79,7 @@ export function reveal(view: View, item: Item, close: boolean): void {
   const [left, right] = [toUnit(view.scale, item.start), toUnit(view.scale, item.start + item.size)];
   const size = right - left;
   const span = view.to - view.from;
-  if (!close && left >= view.from && right <= view.to && size / span > 0.004) return void drawMap(view);
+  if (!close && left >= view.from && right <= view.to && size / span > 0.004) return drawMap(view);
   const wanted = close ? size * 1.4 : Math.min(1, Math.max(size * 1.4, Math.min(span, size * 60)));
   setWindow(view, (left + right - wanted) / 2, (left + right + wanted) / 2);
 }

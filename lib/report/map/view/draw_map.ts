@@ -6,8 +6,8 @@ import { toUnit } from "./scale.ts";
 import { byId, fillOf, inksOf, type Item, type View } from "./state.ts";
 import { hexAddress, humanBytes } from "./text.ts";
 
-/** Draws the map; only what is in sight, and of what is thinner than a pixel one per pixel. Returns how many rectangles it drew. */
-export function drawMap(view: View): number {
+/** Draws the map; only what is in sight, and of what is thinner than a pixel one per pixel. */
+export function drawMap(view: View): void {
   const rows = rowsOf(view);
   const { pen, width } = preparePen(view, byId(view.page, "map"), rows.height);
   const { regions } = view.hbms[view.slot]!;
@@ -16,15 +16,22 @@ export function drawMap(view: View): number {
   drawAxis(view, pen, width, inSight);
   drawPools(view, pen, width, rows);
   let drawn = 0;
+  let lastPixel = -1;
   for (const region of inSight) {
-    drawRegion(view, pen, region, rows, width);
-    drawn += 1 + drawVariables(view, pen, region, rows, width);
+    const { right } = edgesOf(view, region, width);
+    // Many thin regions fall on one pixel: the first is enough.
+    if (Math.floor(right) !== lastPixel) {
+      drawRegion(view, pen, region, rows, width);
+      drawn++;
+      lastPixel = Math.floor(right);
+    }
+    drawn += drawVariables(view, pen, region, rows, width);
   }
   for (const item of [view.hovered, view.selected]) {
     if (item !== null && item.slot === view.slot) outline(view, pen, item, rows, width, item === view.selected);
   }
   drawOverview(view);
-  return drawn;
+  byId(view.page, "map").dataset["drawn"] = String(drawn);
 }
 
 function drawAxis(view: View, pen: Pen, width: number, inSight: readonly Item[]): void {
@@ -63,41 +70,46 @@ function drawPools(view: View, pen: Pen, width: number, rows: Rows): void {
 }
 
 function drawRegion(view: View, pen: Pen, region: Item, rows: Rows, width: number): void {
-  const inks = inksOf(view);
   const edges = edgesOf(view, region, width);
   const x = Math.max(-4, edges.left);
   const box = { x, y: rows.regions, width: Math.max(1, Math.min(width + 4, edges.right) - x - (edges.right - edges.left > 4 ? 1.5 : 0)), height: rows.regionHeight };
-  const fill = fillOf(view, region.category);
   pen.globalAlpha = view.query !== "" && !view.matchSet.has(region) && !region.variables.some((one) => view.matchSet.has(one)) ? 0.22 : 1;
-  pen.fillStyle = fill;
+  pen.fillStyle = fillOf(view, region.category);
   pen.fillRect(box.x, box.y, box.width, box.height);
-  const isGap = region.kind === "gap";
-  if (isGap) {
-    hatch(pen, box, inks.rule, 9);
-    const label = { x: Math.max(0, box.x), y: box.y + 12, width: Math.min(width, box.x + box.width) - Math.max(0, box.x), height: 20 };
-    pen.font = labelFont(11, false);
-    const texts = [`free ${humanBytes(region.size)}`, humanBytes(region.size)].filter((text) => pen.measureText(text).width <= label.width - 6);
-    if (texts[0] !== undefined) {
-      pen.fillStyle = fill;
-      pen.fillRect(label.x + 1, label.y, pen.measureText(texts[0]).width + 6, label.height);
-    }
-    boxTextWhole(pen, texts, label, inks.muted);
-  } else {
-    if (region.kind === "carve-out") hatch(pen, box, "#ffffff2b", 6);
-    const seen = { x: Math.max(0, box.x), width: Math.min(width, box.x + box.width) - Math.max(0, box.x) };
-    pen.font = labelFont(11.5, false);
-    boxText(pen, region.name, { ...seen, y: box.y + 4, height: 18 }, inkOn(fill));
-    pen.font = labelFont(10.5, false);
-    boxTextWhole(pen, [humanBytes(region.size)], { ...seen, y: box.y + 22, height: 16 }, inkOn(fill));
-  }
+  if (box.width >= 12) decorateRegion(view, pen, region, box, width);
   pen.globalAlpha = 1;
+}
+
+/** Name and size in a region that has room for them; lines over what is free and what is the driver's. */
+function decorateRegion(view: View, pen: Pen, region: Item, box: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }, width: number): void {
+  const inks = inksOf(view);
+  const fill = fillOf(view, region.category);
+  const x = Math.max(0, box.x);
+  const seen = { x, width: Math.min(width, box.x + box.width) - x };
+  if (region.kind === "gap") {
+    hatch(pen, box, inks.rule, 9);
+    pen.font = labelFont(11, false);
+    const texts = [`free ${humanBytes(region.size)}`, humanBytes(region.size)].filter((text) => pen.measureText(text).width <= seen.width - 6);
+    if (texts[0] === undefined) return;
+    pen.fillStyle = fill;
+    pen.fillRect(x + 1, box.y + 12, pen.measureText(texts[0]).width + 6, 20);
+    boxTextWhole(pen, texts, { ...seen, y: box.y + 12, height: 20 }, inks.muted);
+    return;
+  }
+  if (region.kind === "carve-out") hatch(pen, box, "#ffffff2b", 6);
+  if (seen.width < 22) return;
+  pen.font = labelFont(11.5, false);
+  boxText(pen, region.name, { ...seen, y: box.y + 4, height: 18 }, inkOn(fill));
+  pen.font = labelFont(10.5, false);
+  boxTextWhole(pen, [humanBytes(region.size)], { ...seen, y: box.y + 22, height: 16 }, inkOn(fill));
 }
 
 function drawVariables(view: View, pen: Pen, region: Item, rows: Rows, width: number): number {
   if (region.variables.length === 0) return 0;
   const last: number[] = [];
   let drawn = 0;
-  pen.font = labelFont(Math.min(11, rows.laneHeight - 5), false);
+  const hasNames = rows.laneHeight >= 14 && edgesOf(view, region, width).right - edgesOf(view, region, width).left > 20;
+  if (hasNames) pen.font = labelFont(11, false);
   for (const one of region.variables) {
     const { left, right } = edgesOf(view, one, width);
     if (right < 0 || left > width) continue;
@@ -113,7 +125,7 @@ function drawVariables(view: View, pen: Pen, region: Item, rows: Rows, width: nu
     pen.globalAlpha = view.query !== "" && !isMatch ? 0.18 : 1;
     pen.fillStyle = fill;
     pen.fillRect(box.x, box.y, box.width, box.height);
-    if (rows.laneHeight >= 14) boxText(pen, one.name, { ...box, x: Math.max(0, x), width: box.width - Math.max(0, -x) }, inkOn(fill));
+    if (hasNames && box.width > 20) boxText(pen, one.name, { ...box, x: Math.max(0, x), width: box.width - Math.max(0, -x) }, inkOn(fill));
     drawn++;
   }
   pen.globalAlpha = 1;
@@ -177,4 +189,4 @@ export function drawOverview(view: View): void {
 }
 
 /** The functions of this file, for the page. */
-export const drawMapFunctions: readonly PageFunction[] = [drawMap, drawAxis, drawPools, drawRegion, drawVariables, outline, drawOverview];
+export const drawMapFunctions: readonly PageFunction[] = [drawMap, drawAxis, drawPools, drawRegion, decorateRegion, drawVariables, outline, drawOverview];

@@ -44,15 +44,16 @@ function layChildren(
 
 function drawBox(view: View, pen: Pen, box: TreeBox): void {
   const { node } = box;
-  const inks = inksOf(view);
   const name = view.data.strings[node[0]] ?? "";
   const inset = { x: box.x + 0.5, y: box.y + 0.5, width: Math.max(0.5, box.width - 1), height: Math.max(0.5, box.height - 1) };
   if (node[2] === null) {
+    const inks = inksOf(view);
     pen.fillStyle = box.path.length % 2 === 0 ? inks.rule : inks.paper;
     pen.fillRect(inset.x, inset.y, inset.width, inset.height);
+    if (box.width <= 46 || box.height <= 38) return;
     pen.font = labelFont(11.5, false);
     const header = { ...inset, height: 19 };
-    if (box.width > 46 && box.height > 38 && boxTextWhole(pen, [`${name}  ${humanBytes(nodeBytes(node))}`], header, inks.ink) === "") boxText(pen, name, header, inks.ink);
+    if (boxTextWhole(pen, [`${name}  ${humanBytes(nodeBytes(node))}`], header, inks.ink) === "") boxText(pen, name, header, inks.ink);
     return;
   }
   const fill = fillOf(view, node[3]);
@@ -63,9 +64,10 @@ function drawBox(view: View, pen: Pen, box: TreeBox): void {
     pen.fillStyle = isDarkInk(fill) ? "#ffffff66" : "#00000055";
     pen.fillRect(inset.x, inset.y, inset.width, inset.height);
   }
+  if (inset.width < 24 || inset.height <= 16) return;
   pen.font = labelFont(11, false);
   const ink = node[2] === "rest" ? (isDarkInk(fill) ? "#101214" : "#ffffff") : inkOn(fill);
-  const written = inset.height > 16 && boxText(pen, name, { ...inset, height: Math.min(inset.height, 20) }, ink);
+  const written = boxText(pen, name, { ...inset, height: Math.min(inset.height, 20) }, ink);
   if (written && inset.height > 34) boxTextWhole(pen, [humanBytes(node[1])], { ...inset, y: inset.y + 15, height: 18 }, ink);
 }
 

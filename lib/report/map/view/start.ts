@@ -1,7 +1,9 @@
 /** Begins the page. Part of the page. */
 import type { Drawing } from "../drawing.ts";
-import { drawAll, openNode, showCrumbs, showHbm } from "./actions.ts";
+import { openNode, showCrumbs, showHbm } from "./actions.ts";
 import type { Page, PageFunction } from "./dom.ts";
+import { drawTime } from "./draw_time.ts";
+import { drawTree } from "./draw_tree.ts";
 import { placeOf, rowsOf } from "./map_layout.ts";
 import { byId, openView } from "./state.ts";
 import { wire } from "./wire.ts";
@@ -13,7 +15,8 @@ export function start(page: Page): void {
   const view = openView(page, data);
   showHbm(view, view.slot);
   showCrumbs(view);
-  drawAll(view);
+  drawTree(view);
+  drawTime(view);
   wire(view);
   page.document.documentElement.dataset["ready"] = page.performance.now().toFixed(1);
   page.memoryMap = {

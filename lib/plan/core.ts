@@ -1,6 +1,9 @@
+import type { Mapping } from "../../ffi/mapping.ts";
 import { DriverFeature } from "../abi/driver_enums.ts";
+import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { SCRATCHPAD_PAGE_ALIGNMENT } from "../abi/runtime_scratchpad.ts";
 import type { DeviceMemory, Dmem } from "../dmem/types.ts";
+import { PlanError } from "./error.ts";
 import { PAGE_USAGE } from "./placement.ts";
 import { Scratchpad, scratchpadMode } from "./scratchpad.ts";
 
@@ -40,8 +43,21 @@ export function coreScratchpad(memory: DeviceMemory, core: number, options: Core
   return new Scratchpad<Dmem>({
     page: (size) => owner.alloc({ size, usage: PAGE_USAGE, alignment: SCRATCHPAD_PAGE_ALIGNMENT, hint: "scratchpad" }),
     contiguousPage: (size) => owner.allocContiguousScratchpad(size),
-    map: (lowest, bytes) => device.map(lowest.handle, bytes),
+    map: (lowest, bytes) => mapPages(memory, lowest, bytes),
   }, mode);
+}
+
+function mapPages({ device }: DeviceMemory, lowest: Dmem, bytes: number): Mapping {
+  try {
+    return device.map(lowest.handle, bytes);
+  } catch (error) {
+    const code = (error as { errno?: unknown }).errno;
+    throw new PlanError(`Cannot map the scratchpad of core ${lowest.core}: Failed to mmap scratchpad, return code ${String(code ?? "unknown")}`, {
+      status: NrtStatus.FAILURE,
+      cause: error,
+      details: { bytes, errno: code },
+    });
+  }
 }
 
 /** Cores `first`, `first + 1`, … of a device, each with a scratchpad of its own: a logical core of `count` physical ones. */

@@ -1,4 +1,5 @@
 import type { DestroyReport, DmemList } from "../dmem/types.ts";
+import { clearPlace } from "./mem_ref_table.ts";
 import type { StagePart } from "./stage_part.ts";
 
 /**
@@ -9,7 +10,7 @@ import type { StagePart } from "./stage_part.ts";
  * @returns what was allocated for the models but not on their lists: still allocated
  */
 export function releaseParts(parts: readonly StagePart[], tensors: DmemList): DestroyReport {
-  for (const { table } of parts) table.limits.fill(-1);
+  for (const { table } of parts) for (let varId = 0; varId < table.count; varId++) clearPlace(table, varId);
   tensors.free();
   // The newest pages first: contiguous pages must go in the reverse order of their allocation.
   for (const { arenas } of parts.toReversed()) {

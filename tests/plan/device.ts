@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import type { Kernel } from "../../ffi/kernel.ts";
 import { type Product, productOfTarget } from "../../lib/abi/architecture.ts";
 import { type AllocatorLayer, type DeviceMemory, type DeviceMemoryOptions, openDeviceMemory } from "../../lib/dmem/mod.ts";
-import { type CallRecord, withRequestLog } from "../../lib/driver/layers.ts";
+import { type CallRecord, type Fault, type FaultyKernel, withFaults, withRequestLog } from "../../lib/driver/layers.ts";
 import { type NeuronDevice, openDevice } from "../../lib/driver/mod.ts";
 import { createFake, type FakeMachine, type FakeOptions } from "../../lib/fake/machine.ts";
 import type { Target } from "../../lib/neff/model.ts";
@@ -23,17 +23,40 @@ export class TestDevice {
   readonly memory: DeviceMemory;
   /** Requests since the memory was opened. */
   readonly calls: CallRecord[] = [];
+  readonly #kernel: Kernel;
+  #answering: Kernel;
   readonly #start: string;
   readonly #startChunks: number;
 
   constructor(product: Product, options: TestDeviceOptions = {}) {
     this.fake = createFake({ product, ...options.fake });
-    const kernel = options.kernel?.(this.fake.kernel()) ?? this.fake.kernel();
-    this.device = openDevice({ kernel: withRequestLog(kernel, (call) => this.calls.push(call)), index: 0 });
+    this.#kernel = options.kernel?.(this.fake.kernel()) ?? this.fake.kernel();
+    this.#answering = this.#kernel;
+    this.device = openDevice({ kernel: withRequestLog(this.#seam(), (call) => this.calls.push(call)), index: 0 });
     this.memory = openDeviceMemory(this.device, options.memory);
     this.#start = JSON.stringify(this.memory.ledger.counters());
     this.#startChunks = this.chunks();
     this.calls.length = 0;
+  }
+
+  /** Makes calls fail from now on, counted from now; without a plan everything works again. */
+  fail(...plan: Fault[]): FaultyKernel {
+    const faulty = withFaults(this.#kernel, plan);
+    this.#answering = faulty;
+    return faulty;
+  }
+
+  #seam(): Kernel {
+    const now = () => this.#answering;
+    return {
+      kind: this.#kernel.kind,
+      open: (path, flags) => now().open(path, flags),
+      close: (fd) => now().close(fd),
+      ioctl: (fd, request, address) => now().ioctl(fd, request, address),
+      mmap: (fd, length, protection, flags, offset) => now().mmap(fd, length, protection, flags, offset),
+      readText: (path) => now().readText(path),
+      list: (path) => now().list(path),
+    };
   }
 
   /** Device chunks of this process, as the driver lists them. */

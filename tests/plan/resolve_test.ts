@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import fc from "fast-check";
 import { planNeff } from "../../lib/plan/build.ts";
@@ -128,4 +129,13 @@ test("a bad reference among many tells its position", () => {
   }
   assert.throws(() => resolveAddresses(made, new Uint32Array(3), { offsets: new Float64Array(2), lengths: new Float64Array(3) }, into), ResolveError);
   resolveAddresses(made, new Uint32Array(0), { offsets: new Float64Array(0), lengths: new Float64Array(0) }, new Float64Array(0));
+});
+
+test("P-123 one module turns variables into addresses: no other adds an offset to a variable's address or reads the tables it uses", () => {
+  const root = new URL("../../lib/", import.meta.url);
+  const files = readdirSync(root, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts"));
+  assert.ok(files.includes("plan/resolve.ts"));
+  const elsewhere = files.filter((name) => name !== "plan/resolve.ts" && name !== "plan/mem_ref_table.ts")
+    .filter((name) => /\.limits\[|table\.addresses\b|addressAt\([^)]*\)\s*\+|\+\s*addressAt\(/.test(readFileSync(new URL(name, root), "utf8")));
+  assert.deepEqual(elsewhere, []);
 });

@@ -55,16 +55,38 @@ const MLP: ModelSpec = {
       engines: {
         pe: { instructions: 96 },
         act: { instructions: 40 },
-        pool: { instructions: 24, blocks: [{ queue: "qPoolIO0", semaphore: 8, transfers: [{ from: matrix("x", 256), to: rows(0, 256) }] }] },
+        pool: {
+          instructions: 24,
+          blocks: [{ queue: "qPoolIO0", semaphore: 8, transfers: [{ from: matrix("x", 256), to: rows(0, 256) }] }],
+        },
         dve: { instructions: 32 },
         sp: {
           instructions: 48,
           blocks: [
-            { queue: "qSPIO0", semaphore: 24, transfers: [{ from: matrix("w1", 256), to: rows(4 * KiB, 256) }, { from: { variable: "b1", bytes: 512 }, to: { variable: "SB", offset: 8 * KiB, bytes: 512 } }] },
+            {
+              queue: "qSPIO0",
+              semaphore: 24,
+              transfers: [{ from: matrix("w1", 256), to: rows(4 * KiB, 256) }, {
+                from: { variable: "b1", bytes: 512 },
+                to: { variable: "SB", offset: 8 * KiB, bytes: 512 },
+              }],
+            },
             { queue: "qSPIO0", semaphore: 25, transfers: [{ from: matrix("w2", 128), to: rows(12 * KiB, 128) }] },
-            { queue: "qSPSpillReload0", semaphore: 40, transfers: [{ from: rows(16 * KiB, 512), to: matrix("hidden.1_sg0000", 512) }] },
-            { queue: "qSPSpillReload0", semaphore: 41, transfers: [{ from: matrix("hidden.1_sg0000", 512), to: matrix("relu.2_sg0000", 512) }] },
-            { queue: "qSPSpillReload0", semaphore: 42, transfers: [{ from: rows(20 * KiB, 256), to: matrix("-logits-i0_sg0000", 256) }] },
+            {
+              queue: "qSPSpillReload0",
+              semaphore: 40,
+              transfers: [{ from: rows(16 * KiB, 512), to: matrix("hidden.1_sg0000", 512) }],
+            },
+            {
+              queue: "qSPSpillReload0",
+              semaphore: 41,
+              transfers: [{ from: matrix("hidden.1_sg0000", 512), to: matrix("relu.2_sg0000", 512) }],
+            },
+            {
+              queue: "qSPSpillReload0",
+              semaphore: 42,
+              transfers: [{ from: rows(20 * KiB, 256), to: matrix("-logits-i0_sg0000", 256) }],
+            },
             { queue: "qSPIO0", semaphore: 26, transfers: [{ from: matrix("-logits-i0_sg0000", 256), to: matrix("y", 256) }] },
           ],
         },
@@ -74,9 +96,19 @@ const MLP: ModelSpec = {
 };
 
 /** Tensors both halves of the attention kernel share. */
-const ATTENTION_IO: readonly VariableSpec[] = ["q", "k", "v"].map((name) => ({ name, type: "input", size: 512 * 128 * 2, tensor: { shape: [512, 128], dtype: "bfloat16" } }));
+const ATTENTION_IO: readonly VariableSpec[] = ["q", "k", "v"].map((name) => ({
+  name,
+  type: "input",
+  size: 512 * 128 * 2,
+  tensor: { shape: [512, 128], dtype: "bfloat16" },
+}));
 
-const ATTENTION_OUT: VariableSpec = { name: "out", type: "output", size: 512 * 128 * 2, tensor: { shape: [512, 128], dtype: "bfloat16" } };
+const ATTENTION_OUT: VariableSpec = {
+  name: "out",
+  type: "output",
+  size: 512 * 128 * 2,
+  tensor: { shape: [512, 128], dtype: "bfloat16" },
+};
 
 /** One half of an attention kernel for trn2: it reads the other half's state buffer. */
 function attentionHalf(index: 0 | 1): DefinitionSpec {
@@ -86,7 +118,14 @@ function attentionHalf(index: 0 | 1): DefinitionSpec {
     variables: [
       { name: "SB", type: "state-buffer" },
       ...ATTENTION_IO,
-      { name: `identity_sg000${index}`, type: "file", data: weights(128 * 128 * 2, 10 + index), descr: "<V2", arrayShape: [128, 128], alignment: 32 * KiB },
+      {
+        name: `identity_sg000${index}`,
+        type: "file",
+        data: weights(128 * 128 * 2, 10 + index),
+        descr: "<V2",
+        arrayShape: [128, 128],
+        alignment: 32 * KiB,
+      },
       { name: `scores_sg000${index}`, type: "virtual", size: 512 * KiB, offset: 0, fabricPath: "main" },
       { name: `probabilities_sg000${index}`, type: "virtual", size: 512 * KiB, offset: 0, fabricPath: "main" },
       { name: `sums_sg000${index}`, type: "virtual", size: 2 * KiB, offset: 528 * KiB, fabricPath: "main" },
@@ -95,7 +134,11 @@ function attentionHalf(index: 0 | 1): DefinitionSpec {
       { name: "DGETable0", type: "dge-table", of: ["q", "k", "v", `scores_sg000${index}`, "out"] },
     ],
     queues: {
-      qPoolDynamic: { owner: "pool", type: "dynamic", extra: { dynamic_dma: { SB_scratch_partition_offset: 0, SB_scratch_partition_size: 256 } } },
+      qPoolDynamic: {
+        owner: "pool",
+        type: "dynamic",
+        extra: { dynamic_dma: { SB_scratch_partition_offset: 0, SB_scratch_partition_size: 256 } },
+      },
       qSPIO0: { owner: "sp", type: "in", semaphores: range(8, 16) },
     },
     engines: {
@@ -106,9 +149,31 @@ function attentionHalf(index: 0 | 1): DefinitionSpec {
       sp: {
         instructions: 32,
         blocks: [
-          { queue: "qSPIO0", semaphore: 8, transfers: [{ from: { variable: "q", offset: index * 64 * KiB, sizes: [256, 128], steps: [1, 256] }, to: rows(0, 256) }] },
-          { queue: "qSPIO0", semaphore: 9, transfers: [{ op: "add", from: [rows(1 * KiB, 512), { ...rows(2 * KiB, 512), variable: `SB{${other}}` }], to: rows(4 * KiB, 512) }] },
-          { queue: "qSPIO0", semaphore: 10, transfers: [{ from: rows(4 * KiB, 256), to: { variable: "out", offset: index * 64 * KiB, sizes: [256, 128], steps: [1, 256] } }] },
+          {
+            queue: "qSPIO0",
+            semaphore: 8,
+            transfers: [{
+              from: { variable: "q", offset: index * 64 * KiB, sizes: [256, 128], steps: [1, 256] },
+              to: rows(0, 256),
+            }],
+          },
+          {
+            queue: "qSPIO0",
+            semaphore: 9,
+            transfers: [{
+              op: "add",
+              from: [rows(1 * KiB, 512), { ...rows(2 * KiB, 512), variable: `SB{${other}}` }],
+              to: rows(4 * KiB, 512),
+            }],
+          },
+          {
+            queue: "qSPIO0",
+            semaphore: 10,
+            transfers: [{
+              from: rows(4 * KiB, 256),
+              to: { variable: "out", offset: index * 64 * KiB, sizes: [256, 128], steps: [1, 256] },
+            }],
+          },
         ],
       },
     },
@@ -134,7 +199,18 @@ const EVERY_TYPE: ModelSpec = {
     variables: [
       { name: "SB", type: "state-buffer" },
       { name: "in", type: "input", size: 4 * KiB, alignment: 64, tensor: { shape: [1024], dtype: "int32" } },
-      { name: "weights", type: "file", data: weights(8 * KiB, 20 + index), descr: "<f2", arrayShape: [4096], alignment: 4 * KiB, dtype: "float16", shape: [64, 64], prefix: "weights", pipe: 1 },
+      {
+        name: "weights",
+        type: "file",
+        data: weights(8 * KiB, 20 + index),
+        descr: "<f2",
+        arrayShape: [4096],
+        alignment: 4 * KiB,
+        dtype: "float16",
+        shape: [64, 64],
+        prefix: "weights",
+        pipe: 1,
+      },
       { name: "raw", type: "file", data: weights(1000, 30 + index), raw: true, alignment: 8 },
       { name: "private", type: "tmp-buf", size: 3000, alignment: 256, prefix: "private", pipe: 2 },
       { name: "local", type: "virtual", size: 16 * KiB, offset: 0, prefix: "local" },
@@ -149,7 +225,13 @@ const EVERY_TYPE: ModelSpec = {
       { name: `weights{${1 - index}}`, type: "remote" },
       { name: "out", type: "output", size: 4 * KiB, tensor: { shape: [1024], dtype: "float32" } },
     ],
-    engines: { pe: { instructions: 4 }, act: { instructions: 2 }, pool: { instructions: 2 }, dve: { instructions: 2 }, sp: { instructions: 1 } },
+    engines: {
+      pe: { instructions: 4 },
+      act: { instructions: 2 },
+      pool: { instructions: 2 },
+      dve: { instructions: 2 },
+      sp: { instructions: 1 },
+    },
   })),
 };
 
@@ -158,7 +240,11 @@ function range(first: number, count: number): number[] {
 }
 
 /** The samples by file name. */
-export const SAMPLES: Readonly<Record<string, ModelSpec>> = { "mlp.neff": MLP, "attention_lnc2.neff": ATTENTION, "every_type.neff": EVERY_TYPE };
+export const SAMPLES: Readonly<Record<string, ModelSpec>> = {
+  "mlp.neff": MLP,
+  "attention_lnc2.neff": ATTENTION,
+  "every_type.neff": EVERY_TYPE,
+};
 
 if (import.meta.main) {
   for (const [name, spec] of Object.entries(SAMPLES)) {

@@ -24,13 +24,18 @@ export function assembleNeff(parts: NeffParts): Neff {
   const { members, limits, notes, header } = parts;
   const graph = readHostGraph({ members, limits });
   const kelf = readKelf(graph.kelf, { members, limits });
-  const subgraphs = kelf.graphs.map(({ name, definition }, index) => readDefinition({ name, index, definitionPath: definition, members, limits, notes }));
+  const subgraphs = kelf.graphs.map(({ name, definition }, index) =>
+    readDefinition({ name, index, definitionPath: definition, members, limits, notes })
+  );
   for (const subgraph of subgraphs) {
     checkConstants(subgraph, members);
     notes.push(...checkReservations(subgraph, kelf.target));
   }
   if (subgraphs.length !== 1 && subgraphs.length !== header.lncSize) {
-    notes.push({ code: "lnc-differs", message: `the header says ${header.lncSize} physical cores per logical core, the file has ${subgraphs.length} subgraphs` });
+    notes.push({
+      code: "lnc-differs",
+      message: `the header says ${header.lncSize} physical cores per logical core, the file has ${subgraphs.length} subgraphs`,
+    });
   }
   return {
     header,
@@ -57,7 +62,10 @@ function checkConstants(subgraph: Subgraph, members: ReadonlyMap<string, Member>
   }
 }
 
-function constantMember(variable: FileVariable, context: { members: ReadonlyMap<string, Member>; subgraph: Pick<Subgraph, "definitionPath"> }): Member {
+function constantMember(
+  variable: FileVariable,
+  context: { members: ReadonlyMap<string, Member>; subgraph: Pick<Subgraph, "definitionPath"> },
+): Member {
   const member = context.members.get(variable.member);
   if (member !== undefined) return member;
   throw new NeffError(`the constant "${printable(variable.member)}" is not in the archive`, {
@@ -78,8 +86,16 @@ export interface ConstantPayload extends PayloadRange {
  * or converted. `offset` and `size` are the payload's place in its member. Throws a
  * `NeffError` when the member is missing or its length is not the variable's size.
  */
-export function constantPayload(neff: Pick<Neff, "members">, subgraph: Pick<Subgraph, "definitionPath">, variable: FileVariable): ConstantPayload {
+export function constantPayload(
+  neff: Pick<Neff, "members">,
+  subgraph: Pick<Subgraph, "definitionPath">,
+  variable: FileVariable,
+): ConstantPayload {
   const member = constantMember(variable, { members: neff.members, subgraph });
   const range = payloadRange(variable, member);
-  return { ...range, member, bytes: member.bytes === null ? null : member.bytes.subarray(range.offset, range.offset + range.size) };
+  return {
+    ...range,
+    member,
+    bytes: member.bytes === null ? null : member.bytes.subarray(range.offset, range.offset + range.size),
+  };
 }

@@ -29,8 +29,19 @@ export interface ModelSpec extends Omit<ArchiveSpec, "header"> {
  * files and the constants. The result can be changed (`replaceMember`) before it is written.
  */
 export function buildModel(spec: ModelSpec): NeffSpec {
-  const { target = "cayman", subgraphs, compiler = "0.0.0+neuron-dmem", kelfVersion = "0.5", featureBits = 0n, extraMembers = [], header, ...archive } = spec;
-  const built = subgraphs.map((definition, index) => buildDefinition(definition, { directory: definition.name ?? `sg${String(index).padStart(2, "0")}`, target }));
+  const {
+    target = "cayman",
+    subgraphs,
+    compiler = "0.0.0+neuron-dmem",
+    kelfVersion = "0.5",
+    featureBits = 0n,
+    extraMembers = [],
+    header,
+    ...archive
+  } = spec;
+  const built = subgraphs.map((definition, index) =>
+    buildDefinition(definition, { directory: definition.name ?? `sg${String(index).padStart(2, "0")}`, target })
+  );
   const name = String(header?.name ?? "model.neff");
   const members: MemberSpec[] = built.flatMap(({ members: own }) => [...own]);
   if (compiler !== null) members.push({ name: "info.json", data: infoText(compiler, name) });
@@ -51,7 +62,11 @@ export function buildNeff(spec: ModelSpec): Uint8Array {
 
 function infoText(compiler: string, name: string): string {
   const perNode = Array.from({ length: 64 }, (_, index) => (index === 0 ? 1 : 0));
-  return JSON.stringify({ kelp_version: "Dynamic", name, num_tpb: 1, num_tpb_per_node: perNode, num_tpb_requested: 1, tool_version: compiler }, null, 4);
+  return JSON.stringify(
+    { kelp_version: "Dynamic", name, num_tpb: 1, num_tpb_per_node: perNode, num_tpb_requested: 1, tool_version: compiler },
+    null,
+    4,
+  );
 }
 
 function kelfText(built: readonly BuiltDefinition[], options: { target: string; version: string }): string {
@@ -73,7 +88,13 @@ function graphText(built: readonly BuiltDefinition[]): string {
   const nodes = [
     ...inputs.map(({ name }) => ({ inputs: [], is_param: "0", name, op: "null", output_names: [name] })),
     {
-      attrs: { flatten_data: "0", func_name: "__kelf", kelf: "kelf-0.json", num_inputs: String(inputs.length), num_outputs: String(outputs.length) },
+      attrs: {
+        flatten_data: "0",
+        func_name: "__kelf",
+        kelf: "kelf-0.json",
+        num_inputs: String(inputs.length),
+        num_outputs: String(outputs.length),
+      },
       inputs: inputs.map((_, index) => [index, 0, 0]),
       name: "sg_coreV10",
       op: "tvm_op",
@@ -106,7 +127,11 @@ function tensorsOf(built: readonly BuiltDefinition[], direction: "input" | "outp
       if (variable.type !== direction || tensors.has(variable.name)) continue;
       const { shape, dtype } = variable.tensor ?? { shape: [variable.size], dtype: "uint8" };
       if (tensorBytes(shape, dtype) !== variable.size) {
-        throw new ArgumentError(`Cannot build the model: ${direction} ${variable.name} has ${variable.size} bytes, its shape [${shape.join(", ")}] of ${dtype} has ${tensorBytes(shape, dtype) ?? "an unknown number"}`);
+        throw new ArgumentError(
+          `Cannot build the model: ${direction} ${variable.name} has ${variable.size} bytes, its shape [${
+            shape.join(", ")
+          }] of ${dtype} has ${tensorBytes(shape, dtype) ?? "an unknown number"}`,
+        );
       }
       tensors.set(variable.name, { name: variable.name, shape, dtype });
     }

@@ -27,31 +27,31 @@ type Reference = string | number;
 export type VariableSpec =
   | (CommonSpec & { readonly type: "state-buffer" | "remote" })
   | (CommonSpec & {
-      readonly type: "input" | "output";
-      readonly size: number;
-      readonly alignment?: number;
-      /** Shape and element type in the host graph; bytes in a row when absent. */
-      readonly tensor?: { readonly shape: readonly number[]; readonly dtype: string };
-    })
+    readonly type: "input" | "output";
+    readonly size: number;
+    readonly alignment?: number;
+    /** Shape and element type in the host graph; bytes in a row when absent. */
+    readonly tensor?: { readonly shape: readonly number[]; readonly dtype: string };
+  })
   | (CommonSpec & PrintSpec & { readonly type: "tmp-buf"; readonly size: number; readonly alignment?: number })
   | (CommonSpec & PrintSpec & {
-      readonly type: "file";
-      readonly data: Uint8Array | MemberData;
-      /** numpy's type text and shape for an `.npy` member; bytes in a row when absent. */
-      readonly descr?: string;
-      readonly arrayShape?: readonly number[];
-      /** Store the bytes alone, without a numpy header. */
-      readonly raw?: boolean;
-      readonly alignment?: number;
-      readonly fileName?: string;
-    })
+    readonly type: "file";
+    readonly data: Uint8Array | MemberData;
+    /** numpy's type text and shape for an `.npy` member; bytes in a row when absent. */
+    readonly descr?: string;
+    readonly arrayShape?: readonly number[];
+    /** Store the bytes alone, without a numpy header. */
+    readonly raw?: boolean;
+    readonly alignment?: number;
+    readonly fileName?: string;
+  })
   | (CommonSpec & PrintSpec & {
-      readonly type: "virtual";
-      readonly size: number;
-      readonly offset: number;
-      readonly backing?: BackingBuffer;
-      readonly fabricPath?: string;
-    })
+    readonly type: "virtual";
+    readonly size: number;
+    readonly offset: number;
+    readonly backing?: BackingBuffer;
+    readonly fabricPath?: string;
+  })
   | (CommonSpec & { readonly type: "pointer"; readonly to: Reference })
   | (CommonSpec & { readonly type: "list" | "dge-table" | "ptr-table"; readonly of: readonly Reference[] });
 
@@ -134,7 +134,9 @@ export function buildDefinition(spec: DefinitionSpec, context: { directory: stri
     cc_streams: { num_streams: 0 },
     debug_info: {},
     dma_queue: Object.fromEntries(Object.entries(spec.queues ?? {}).map(([name, queue]) => [name, queueJson(queue)])),
-    ...Object.fromEntries(ENGINES.flatMap((engine) => [[engine, `${FILES[engine]}.json`], [`${engine}_instr`, `${FILES[engine]}.bin`]])),
+    ...Object.fromEntries(
+      ENGINES.flatMap((engine) => [[engine, `${FILES[engine]}.json`], [`${engine}_instr`, `${FILES[engine]}.bin`]]),
+    ),
     name: "definition",
     neff_features: spec.features ?? [],
     runtime_statebuffer_reservation: reservationsJson(spec.reservations, context.target),
@@ -157,14 +159,23 @@ function sortKeys(object: Readonly<Record<string, unknown>>): Record<string, unk
 function reservationsJson(given: DefinitionSpec["reservations"], target: string): unknown {
   if (given === null) return undefined;
   const offset = RESERVED_OFFSETS[target];
-  const reservations = given ?? (offset === undefined ? undefined : [{ type: "evtaccel", basePartition: 0, partitions: 128, offset, size: 8 }]);
-  return reservations?.map(({ type, basePartition, partitions, offset: at, size }) => ({ base_partition: basePartition, offset: at, partitions, size, type }));
+  const reservations = given ??
+    (offset === undefined ? undefined : [{ type: "evtaccel", basePartition: 0, partitions: 128, offset, size: 8 }]);
+  return reservations?.map(({ type, basePartition, partitions, offset: at, size }) => ({
+    base_partition: basePartition,
+    offset: at,
+    partitions,
+    size,
+    type,
+  }));
 }
 
 function variableJson(variable: VariableSpec, ids: ReadonlyMap<string, number>): Record<string, unknown> {
   const idOf = (reference: Reference): number => {
     const id = typeof reference === "number" ? reference : ids.get(reference);
-    if (id === undefined) throw new ArgumentError(`Cannot build the model: ${variable.name} names ${reference}, which no variable is called`);
+    if (id === undefined) {
+      throw new ArgumentError(`Cannot build the model: ${variable.name} names ${reference}, which no variable is called`);
+    }
     return id;
   };
   return { ...sortKeys({ ...commonJson(variable, ids), ...ownJson(variable, idOf) }), ...variable.extra };
@@ -190,7 +201,13 @@ function ownJson(variable: VariableSpec, idOf: (reference: Reference) => number)
     case "tmp-buf":
       return { size: variable.size };
     case "file":
-      return { alignment: variable.alignment ?? 4096, fabric_path: "main", file_name: fileNameOf(variable), ops: [], size: dataSize(variable.data) };
+      return {
+        alignment: variable.alignment ?? 4096,
+        fabric_path: "main",
+        file_name: fileNameOf(variable),
+        ops: [],
+        size: dataSize(variable.data),
+      };
     case "virtual":
       return {
         backing_variable_off: variable.offset,
@@ -232,12 +249,20 @@ function engineMembers(engine: Engine, spec: EngineSpec, directory: string): Mem
   const dma = (spec.blocks ?? []).map((block) => {
     const id = block.id ?? next.get(block.queue) ?? 0;
     next.set(block.queue, id + 1);
-    return { desc: block.transfers.map(transferJson), id, queue: block.queue, ...(block.semaphore === undefined ? {} : { semaphore: block.semaphore }) };
+    return {
+      desc: block.transfers.map(transferJson),
+      id,
+      queue: block.queue,
+      ...(block.semaphore === undefined ? {} : { semaphore: block.semaphore }),
+    };
   });
   const own = engine === "act" ? { act_info: "act_info.json", act_semaphore: 12, activation_function_sets: [] } : {};
   const json = sortKeys({ ...own, dma, instr: `${file}.bin`, name: file, ...spec.extra });
   return [
-    { name: `${directory}/${file}.bin`, data: typeof spec.instructions === "object" ? spec.instructions : madeInstructions(spec.instructions ?? 0) },
+    {
+      name: `${directory}/${file}.bin`,
+      data: typeof spec.instructions === "object" ? spec.instructions : madeInstructions(spec.instructions ?? 0),
+    },
     { name: `${directory}/${file}.json`, data: JSON.stringify(json) },
   ];
 }
@@ -256,7 +281,9 @@ function madeInstructions(count: number): Uint8Array {
 
 function transferJson(transfer: TransferSpec): Record<string, unknown> {
   const { from, to } = transfer;
-  const sources = Array.isArray(from) ? { from_arr: (from as readonly RangeSpec[]).map((range) => rangeJson("from", range)) } : rangeJson("from", from as RangeSpec);
+  const sources = Array.isArray(from)
+    ? { from_arr: (from as readonly RangeSpec[]).map((range) => rangeJson("from", range)) }
+    : rangeJson("from", from as RangeSpec);
   return sortKeys({ ...sources, ...rangeJson("to", to), op: transfer.op ?? "copy", ...transfer.extra });
 }
 

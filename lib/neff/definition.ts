@@ -4,8 +4,31 @@ import { readEngine } from "./engine.ts";
 import { type DuplicateKey, type JsonDocument, parseJson } from "./json.ts";
 import { jsonPath } from "./json_locate.ts";
 import type { NeffLimits } from "./limits.ts";
-import { type DmaQueue, type Engine, type EngineFile, ENGINES, type Member, type Note, type Reservation, type Subgraph, type Variable } from "./model.ts";
-import { checkShape, fieldError, fieldOf, type Fields, found, isTable, shapeError, Table, textField, Whole, wholeField, wholeListField } from "./shape.ts";
+import {
+  type DmaQueue,
+  type Engine,
+  type EngineFile,
+  ENGINES,
+  type Member,
+  type Note,
+  type Reservation,
+  type Subgraph,
+  type Variable,
+} from "./model.ts";
+import {
+  checkShape,
+  fieldError,
+  fieldOf,
+  type Fields,
+  found,
+  isTable,
+  shapeError,
+  Table,
+  textField,
+  Whole,
+  wholeField,
+  wholeListField,
+} from "./shape.ts";
 import { inDirectory, isRepetition, readVariable } from "./variable.ts";
 
 /** What reading one definition needs. */
@@ -41,7 +64,10 @@ const Definition = v.looseObject({
 export function neededBytes(members: ReadonlyMap<string, Member>, name: string, purpose: string): Uint8Array {
   const member = members.get(name);
   if (member === undefined) {
-    throw new NeffError(`${purpose} "${printable(name)}" is not in the archive`, { kind: "invalid-definition", where: { member: name } });
+    throw new NeffError(`${purpose} "${printable(name)}" is not in the archive`, {
+      kind: "invalid-definition",
+      where: { member: name },
+    });
   }
   if (member.bytes === null) {
     throw new NeffError(`${purpose} "${printable(name)}" was not kept`, {
@@ -107,7 +133,9 @@ function judgeDuplicates(document: JsonDocument, context: DefinitionContext): vo
     }
     context.notes.push({
       code: "repeated-variable",
-      message: `${context.definitionPath}: variable "${printable(duplicate.key)}" occurs twice with the same id; the first one counts`,
+      message: `${context.definitionPath}: variable "${
+        printable(duplicate.key)
+      }" occurs twice with the same id; the first one counts`,
     });
   }
 }
@@ -125,11 +153,17 @@ interface VariablesContext extends DefinitionContext {
 }
 
 /** All variables after the loader's checks: ids exactly 0 … n−1, at least one output, references exist. */
-function readVariables(table: Readonly<Record<string, unknown>>, context: VariablesContext): Pick<Subgraph, "byId" | "variables"> {
+function readVariables(
+  table: Readonly<Record<string, unknown>>,
+  context: VariablesContext,
+): Pick<Subgraph, "byId" | "variables"> {
   const { definitionPath: member, limits } = context;
   const names = Object.keys(table);
   if (names.length > limits.variables) {
-    throw new NeffError(`${names.length} variables, at most ${limits.variables} are read`, { kind: "limit", where: { member, path: "$.var" } });
+    throw new NeffError(`${names.length} variables, at most ${limits.variables} are read`, {
+      kind: "limit",
+      where: { member, path: "$.var" },
+    });
   }
   const byId = Array.from<Variable | undefined>({ length: names.length });
   const variables = new Map<string, Variable>();
@@ -158,20 +192,31 @@ function idBeyond(variables: ReadonlyMap<string, Variable>, beyond: Variable | u
 }
 
 function sameId(a: Variable, b: Variable, member: string): NeffError {
-  return shapeError(`variables "${printable(a.name)}" and "${printable(b.name)}" both have id ${b.varId}`, { member, path: `${jsonPath("$.var", b.name)}.var_id` });
+  return shapeError(`variables "${printable(a.name)}" and "${printable(b.name)}" both have id ${b.varId}`, {
+    member,
+    path: `${jsonPath("$.var", b.name)}.var_id`,
+  });
 }
 
 /** As many variables as ids, none twice: without one beyond the count there is no gap. */
 function idsWithGaps(byId: readonly (Variable | undefined)[], highest: number, member: string): NeffError {
   const gap = byId.indexOf(undefined);
-  return shapeError(`unexpected var_ids set: ${byId.length} variables need the ids 0 to ${byId.length - 1}, the highest is ${highest}, ${gap} is missing`, { member, path: "$.var" });
+  return shapeError(
+    `unexpected var_ids set: ${byId.length} variables need the ids 0 to ${
+      byId.length - 1
+    }, the highest is ${highest}, ${gap} is missing`,
+    { member, path: "$.var" },
+  );
 }
 
 function readNamed(name: string, entry: unknown, context: VariablesContext): Variable {
   const { definitionPath: member, limits, directory } = context;
   const path = (): string => jsonPath("$.var", name);
   if (name.length > limits.variableNameBytes) {
-    throw new NeffError(`a variable's name has ${name.length} characters, at most ${limits.variableNameBytes} are read`, { kind: "limit", where: { member, path: path() } });
+    throw new NeffError(`a variable's name has ${name.length} characters, at most ${limits.variableNameBytes} are read`, {
+      kind: "limit",
+      where: { member, path: path() },
+    });
   }
   if (!isTable(entry)) throw shapeError(`a variable is an object, found ${found(entry)}`, { member, path: path() });
   return readVariable({ name, directory, fields: { table: entry, member, path } });
@@ -181,11 +226,19 @@ function readNamed(name: string, entry: unknown, context: VariablesContext): Var
 function checkReferences(variables: readonly Variable[], member: string): void {
   for (const variable of variables) {
     if (variable.type === "pointer" && variable.referencedVarId >= variables.length) {
-      throw shapeError(`no variable has id ${variable.referencedVarId}`, { member, path: `${jsonPath("$.var", variable.name)}.referenced_var_id` });
+      throw shapeError(`no variable has id ${variable.referencedVarId}`, {
+        member,
+        path: `${jsonPath("$.var", variable.name)}.referenced_var_id`,
+      });
     }
     if (!("list" in variable)) continue;
     const wrong = variable.list.findIndex((id) => id >= variables.length);
-    if (wrong >= 0) throw shapeError(`no variable has id ${variable.list[wrong]}`, { member, path: `${jsonPath("$.var", variable.name)}.list[${wrong}]` });
+    if (wrong >= 0) {
+      throw shapeError(`no variable has id ${variable.list[wrong]}`, {
+        member,
+        path: `${jsonPath("$.var", variable.name)}.list[${wrong}]`,
+      });
+    }
   }
 }
 
@@ -194,7 +247,10 @@ function engineOf(engine: Engine, fileName: string | undefined, context: Variabl
   const file = readEngine(engine, { member, directory: context.directory, members: context.members, limits: context.limits });
   if (!file.present) {
     const why = member === null ? "the definition names none" : `"${printable(member)}" is not in the archive`;
-    context.notes.push({ code: "engine-missing", message: `${context.definitionPath}: no file for engine ${engine} (${why}); it stays idle` });
+    context.notes.push({
+      code: "engine-missing",
+      message: `${context.definitionPath}: no file for engine ${engine} (${why}); it stays idle`,
+    });
   }
   return file;
 }
@@ -220,22 +276,39 @@ function readQueues(table: Readonly<Record<string, unknown>>, member: string): r
 
 function readQueue(name: string, fields: Fields): DmaQueue {
   const owner = ENGINES.find((engine) => engine === fieldOf(fields, "owner"));
-  if (owner === undefined) throw fieldError(fields, "owner", `a queue's owner is one of ${ENGINES.join(", ")}, found ${found(fieldOf(fields, "owner"))}`);
+  if (owner === undefined) {
+    throw fieldError(
+      fields,
+      "owner",
+      `a queue's owner is one of ${ENGINES.join(", ")}, found ${found(fieldOf(fields, "owner"))}`,
+    );
+  }
   const queues = wholeField(fields, "num_queues", { fallback: 1 });
   if (queues < 1 || queues > 16) throw fieldError(fields, "num_queues", `1 to 16 queues are possible, found ${queues}`);
   const single = fieldOf(fields, "semaphore") === undefined ? [] : [wholeField(fields, "semaphore")];
   const semaphores = wholeListField(fields, "semaphore_set", { fallback: single });
   if (semaphores.length > 32) throw fieldError(fields, "semaphore_set", `at most 32 semaphores, found ${semaphores.length}`);
-  return { name, type: textField(fields, "type") ?? "data", owner, queues, semaphores, fabricPath: textField(fields, "fabric_path") };
+  return {
+    name,
+    type: textField(fields, "type") ?? "data",
+    owner,
+    queues,
+    semaphores,
+    fabricPath: textField(fields, "fabric_path"),
+  };
 }
 
 function readReservations(root: Fields): readonly Reservation[] | null {
   const list = fieldOf(root, "runtime_statebuffer_reservation");
   if (list === undefined) return null;
-  if (!Array.isArray(list)) throw fieldError(root, "runtime_statebuffer_reservation", `an array is expected, found ${found(list)}`);
+  if (!Array.isArray(list)) {
+    throw fieldError(root, "runtime_statebuffer_reservation", `an array is expected, found ${found(list)}`);
+  }
   return list.map((entry: unknown, index) => {
     const path = (): string => `$.runtime_statebuffer_reservation[${index}]`;
-    if (!isTable(entry)) throw shapeError(`a reservation is an object, found ${found(entry)}`, { member: root.member, path: path() });
+    if (!isTable(entry)) {
+      throw shapeError(`a reservation is an object, found ${found(entry)}`, { member: root.member, path: path() });
+    }
     const fields: Fields = { table: entry, member: root.member, path };
     const type = textField(fields, "type") ?? "";
     if (type !== "evtaccel") throw fieldError(fields, "type", `unknown reservation type ${found(type)}, only evtaccel exists`);
@@ -248,4 +321,3 @@ function readReservations(root: Fields): readonly Reservation[] | null {
     };
   });
 }
-

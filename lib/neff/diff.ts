@@ -71,7 +71,16 @@ export interface NeffDiff {
 }
 
 /** Header fields that say nothing about what a device gets. */
-const BUILD_FIELDS: ReadonlySet<string> = new Set(["dataSize", "hash", "uuid", "name", "buildVersion", "headerSize", "minor", "pkgVersion"]);
+const BUILD_FIELDS: ReadonlySet<string> = new Set([
+  "dataSize",
+  "hash",
+  "uuid",
+  "name",
+  "buildVersion",
+  "headerSize",
+  "minor",
+  "pkgVersion",
+]);
 
 /** Compares two NEFFs by category, by variable and by member. Both must have been read with their payloads. */
 export function diffNeffs(a: Neff, b: Neff): NeffDiff {
@@ -79,8 +88,7 @@ export function diffNeffs(a: Neff, b: Neff): NeffDiff {
   const facts = factChanges(a, b);
   const members = memberChanges(a, b);
   const subgraphs = subgraphDiffs(a, b);
-  const matters =
-    header.some(({ field }) => !BUILD_FIELDS.has(field)) ||
+  const matters = header.some(({ field }) => !BUILD_FIELDS.has(field)) ||
     facts.some(({ field }) => field === "target") ||
     members.some((member) => member.matters) ||
     subgraphs.some(({ onlyIn, variables }) => onlyIn !== null || variables.length > 0);
@@ -89,12 +97,22 @@ export function diffNeffs(a: Neff, b: Neff): NeffDiff {
 }
 
 function headerChanges(a: NeffHeader, b: NeffHeader): FieldChange[] {
-  const plain = (header: NeffHeader): Record<string, unknown> => ({ ...header, tpbPerNode: header.tpbPerNode.join(), featureBits: `0x${header.featureBits.toString(16)}` });
+  const plain = (header: NeffHeader): Record<string, unknown> => ({
+    ...header,
+    tpbPerNode: header.tpbPerNode.join(),
+    featureBits: `0x${header.featureBits.toString(16)}`,
+  });
   return fieldChanges(plain(a), plain(b));
 }
 
 function factChanges(a: Neff, b: Neff): FieldChange[] {
-  const facts = (neff: Neff): Record<string, unknown> => ({ target: neff.target, compiler: neff.compiler, format: neff.archive.format, paddingBytes: neff.archive.paddingBytes, pax: neff.archive.pax });
+  const facts = (neff: Neff): Record<string, unknown> => ({
+    target: neff.target,
+    compiler: neff.compiler,
+    format: neff.archive.format,
+    paddingBytes: neff.archive.paddingBytes,
+    pax: neff.archive.pax,
+  });
   return fieldChanges(facts(a), facts(b));
 }
 
@@ -102,12 +120,19 @@ function factChanges(a: Neff, b: Neff): FieldChange[] {
 function fieldChanges(a: Readonly<Record<string, unknown>>, b: Readonly<Record<string, unknown>>): FieldChange[] {
   const fields = new Set([...Object.keys(a), ...Object.keys(b)]);
   const text = (value: unknown): string => JSON.stringify(value ?? null);
-  return [...fields].filter((field) => text(a[field]) !== text(b[field])).map((field) => ({ field, a: a[field] ?? null, b: b[field] ?? null }));
+  return [...fields].filter((field) => text(a[field]) !== text(b[field])).map((field) => ({
+    field,
+    a: a[field] ?? null,
+    b: b[field] ?? null,
+  }));
 }
 
 /** Purpose of a member, from the documents that name it and from its own name. */
 function categoriesOf(neff: Neff): (name: string) => MemberCategory {
-  const known = new Map<string, MemberCategory>([["neff.json", "graph"], ["kelp.json", "graph"], [neff.kelf.member, "graph"], ["info.json", "information"]]);
+  const known = new Map<string, MemberCategory>([["neff.json", "graph"], ["kelp.json", "graph"], [neff.kelf.member, "graph"], [
+    "info.json",
+    "information",
+  ]]);
   for (const subgraph of neff.subgraphs) {
     known.set(subgraph.definitionPath, "definition");
     for (const { member } of subgraph.engines) if (member !== null) known.set(member, "engine");
@@ -116,7 +141,9 @@ function categoriesOf(neff: Neff): (name: string) => MemberCategory {
   return (name) => {
     const category = known.get(name);
     if (category !== undefined) return category;
-    if (/(^|\/)debug_info\/|\.(dbg|asm|dot|txt)$|\.debuginfo\.json$|(^|\/)(kernel_debug_info|tensor_map)\.json$|\.klir/.test(name)) return "debug";
+    if (
+      /(^|\/)debug_info\/|\.(dbg|asm|dot|txt)$|\.debuginfo\.json$|(^|\/)(kernel_debug_info|tensor_map)\.json$|\.klir/.test(name)
+    ) return "debug";
     if (/(^|\/)(metrics|hlo_stats)\.json$/.test(name)) return "information";
     return name.endsWith(".bin") ? "code" : "other";
   };
@@ -193,7 +220,11 @@ function subgraphDiffs(a: Neff, b: Neff): SubgraphDiff[] {
 
 /** Bytes per category of one subgraph, and how many transfers it has. */
 function totals(subgraph: Subgraph | undefined): Record<string, number> {
-  const sum = (type: Variable["type"]): number => (subgraph?.byId ?? []).reduce((bytes, variable) => bytes + (variable.type === type && "size" in variable ? variable.size : 0), 0);
+  const sum = (type: Variable["type"]): number =>
+    (subgraph?.byId ?? []).reduce(
+      (bytes, variable) => bytes + (variable.type === type && "size" in variable ? variable.size : 0),
+      0,
+    );
   return {
     code: subgraph?.codeBytes ?? 0,
     constants: sum("file"),

@@ -7,11 +7,23 @@ export interface Dtype {
 }
 
 const TABLE: readonly (readonly [string, number, number])[] = [
-  ["float32", 10, 4], ["float16", 7, 2], ["bfloat16", 6, 2], ["float32r", 11, 4],
-  ["int8", 2, 1], ["int16", 4, 2], ["int32", 8, 4], ["int64", 12, 8],
-  ["uint8", 3, 1], ["uint16", 5, 2], ["uint32", 9, 4], ["uint64", 1, 8],
+  ["float32", 10, 4],
+  ["float16", 7, 2],
+  ["bfloat16", 6, 2],
+  ["float32r", 11, 4],
+  ["int8", 2, 1],
+  ["int16", 4, 2],
+  ["int32", 8, 4],
+  ["int64", 12, 8],
+  ["uint8", 3, 1],
+  ["uint16", 5, 2],
+  ["uint32", 9, 4],
+  ["uint64", 1, 8],
   // The 8-bit floats' spellings in the host graph are not established; these are the descriptors' ones.
-  ["float8e3", 13, 1], ["float8e4", 14, 1], ["float8e5", 15, 1], ["float8_e4m3fn", 14, 1],
+  ["float8e3", 13, 1],
+  ["float8e4", 14, 1],
+  ["float8e5", 15, 1],
+  ["float8_e4m3fn", 14, 1],
 ];
 
 const BY_NAME: ReadonlyMap<string, Dtype> = new Map(TABLE.map(([name, number, bytes]) => [name, { name, number, bytes }]));

@@ -2,8 +2,30 @@ import * as v from "valibot";
 import { NeffError, printable } from "./error.ts";
 import { parseJson } from "./json.ts";
 import type { NeffLimits } from "./limits.ts";
-import { type DmaBlock, type DmaEntry, type DmaReference, type Engine, type EngineContents, type EngineFile, type Member, STATE_BUFFER_BYTES, type Subgraph, type Variable } from "./model.ts";
-import { checkShape, fieldError, fieldOf, type Fields, found, isTable, shapeError, textField, wholeField, wholeListField } from "./shape.ts";
+import {
+  type DmaBlock,
+  type DmaEntry,
+  type DmaReference,
+  type Engine,
+  type EngineContents,
+  type EngineFile,
+  type Member,
+  STATE_BUFFER_BYTES,
+  type Subgraph,
+  type Variable,
+} from "./model.ts";
+import {
+  checkShape,
+  fieldError,
+  fieldOf,
+  type Fields,
+  found,
+  isTable,
+  shapeError,
+  textField,
+  wholeField,
+  wholeListField,
+} from "./shape.ts";
 import { inDirectory, sizeOfVariable } from "./variable.ts";
 
 /** Bytes of one instruction. */
@@ -56,7 +78,11 @@ export function readEngine(engine: Engine, context: EngineContext): EngineFile {
 function readContents(stored: Member, context: EngineContext): EngineContents {
   const member = stored.name;
   if (stored.bytes === null) {
-    throw new NeffError("the engine file was not kept", { kind: "limit", where: { member }, hint: 'Read the NEFF with retain: "all".' });
+    throw new NeffError("the engine file was not kept", {
+      kind: "limit",
+      where: { member },
+      hint: 'Read the NEFF with retain: "all".',
+    });
   }
   const document = parseJson(stored.bytes, { member, limits: context.limits, duplicates: "ignore" });
   const root = checkShape(EngineShape, document.value, member);
@@ -72,18 +98,28 @@ function readContents(stored: Member, context: EngineContext): EngineContents {
   };
 }
 
-function instructionsOf(fileName: string | undefined, member: string, context: EngineContext): Pick<EngineContents, "instructionMember" | "instructionBytes" | "instructions"> {
+function instructionsOf(
+  fileName: string | undefined,
+  member: string,
+  context: EngineContext,
+): Pick<EngineContents, "instructionMember" | "instructionBytes" | "instructions"> {
   if (fileName === undefined || fileName === "") return { instructionMember: null, instructionBytes: 0, instructions: 0 };
   const instructionMember = inDirectory(context.directory, fileName);
   const stored = context.members.get(instructionMember);
-  if (stored === undefined) throw shapeError(`the instructions "${printable(instructionMember)}" are not in the archive`, { member, path: "$.instr" });
-  if (stored.size > 0xffff_ffff) throw shapeError(`${stored.size} bytes of instructions, at most ${0xffff_ffff}`, { member, path: "$.instr" });
+  if (stored === undefined) {
+    throw shapeError(`the instructions "${printable(instructionMember)}" are not in the archive`, { member, path: "$.instr" });
+  }
+  if (stored.size > 0xffff_ffff) {
+    throw shapeError(`${stored.size} bytes of instructions, at most ${0xffff_ffff}`, { member, path: "$.instr" });
+  }
   return { instructionMember, instructionBytes: stored.size, instructions: Math.floor(stored.size / INSTRUCTION_BYTES) };
 }
 
 /** Every `*_table` of the vector engine's table sets. */
 function tablesOf(sets: readonly Readonly<Record<string, unknown>>[], directory: string): readonly string[] {
-  const named = sets.flatMap((set) => Object.entries(set).filter(([key, value]) => key.endsWith("_table") && typeof value === "string"));
+  const named = sets.flatMap((set) =>
+    Object.entries(set).filter(([key, value]) => key.endsWith("_table") && typeof value === "string")
+  );
   return named.map(([, value]) => inDirectory(directory, value as string));
 }
 
@@ -106,7 +142,9 @@ function readBlock(block: unknown, place: Place): DmaBlock {
     queue: textField(fields, "queue") ?? "",
     semaphore: fieldOf(fields, "semaphore") === undefined ? null : wholeField(fields, "semaphore"),
     event: fieldOf(fields, "event") === undefined ? null : wholeField(fields, "event"),
-    entries: desc.map((entry: unknown, index) => readEntry(entry, { member: place.member, path: () => `${place.path()}.desc[${index}]` })),
+    entries: desc.map((entry: unknown, index) =>
+      readEntry(entry, { member: place.member, path: () => `${place.path()}.desc[${index}]` })
+    ),
   };
 }
 
@@ -115,11 +153,17 @@ function readEntry(entry: unknown, place: Place): DmaEntry {
   const fields: Fields = { table: entry, ...place };
   const gathered = fieldOf(fields, "from_arr");
   const op = textField(fields, "op") ?? (fieldOf(fields, "transpose_op") === undefined ? "copy" : "transpose");
-  return { op, from: gathered === undefined ? [readReference(fields, "from")] : readGathered(gathered, fields), to: [readReference(fields, "to")] };
+  return {
+    op,
+    from: gathered === undefined ? [readReference(fields, "from")] : readGathered(gathered, fields),
+    to: [readReference(fields, "to")],
+  };
 }
 
 function readGathered(list: unknown, fields: Fields): readonly DmaReference[] {
-  if (!Array.isArray(list) || list.length === 0 || list.length > 16) throw fieldError(fields, "from_arr", `an array of 1 to 16 sources is expected, found ${found(list)}`);
+  if (!Array.isArray(list) || list.length === 0 || list.length > 16) {
+    throw fieldError(fields, "from_arr", `an array of 1 to 16 sources is expected, found ${found(list)}`);
+  }
   return list.map((item: unknown, index) => {
     const place: Place = { member: fields.member, path: () => `${fields.path()}.from_arr[${index}]` };
     if (!isTable(item)) throw placeError(place, `a source is an object, found ${found(item)}`);

@@ -51,10 +51,15 @@ export function readHostGraph(context: { members: ReadonlyMap<string, Member>; l
   if (repeated !== undefined) throw duplicateKey(repeated, member);
   const graph = checkShape(Graph, document.value, member);
   const node = graph.nodes.findIndex(({ attrs }) => attrs?.["func_name"] === "__kelf");
-  if (node < 0) throw shapeError('no KELF node found: a node with attrs.func_name "__kelf" is needed', { member, path: "$.nodes" });
+  if (node < 0) {
+    throw shapeError('no KELF node found: a node with attrs.func_name "__kelf" is needed', { member, path: "$.nodes" });
+  }
   const kelf = graph.nodes[node]?.attrs?.["kelf"];
   if (typeof kelf !== "string") {
-    throw shapeError(kelf === undefined ? "the KELF node has no kelf" : `kelf is not a string, found ${found(kelf)}`, { member, path: `$.nodes[${node}].attrs.kelf` });
+    throw shapeError(kelf === undefined ? "the KELF node has no kelf" : `kelf is not a string, found ${found(kelf)}`, {
+      member,
+      path: `$.nodes[${node}].attrs.kelf`,
+    });
   }
   const entries = entryReader(graph, member);
   return { member, kelf, inputs: readInputs(graph, entries), outputs: readOutputs(graph, { node, entries, member }) };
@@ -72,12 +77,21 @@ function entryReader(graph: GraphData, member: string): EntryReader {
     const entry = row + output;
     const shape = shapes[entry];
     const dtype = dtypes[entry];
-    if (shape === undefined || dtype === undefined) throw shapeError(`missing dltype or shape in attrs for entry ${entry}`, { member, path });
-    if (!Array.isArray(shape) || !shape.every((dimension) => Number.isSafeInteger(dimension) && dimension >= 0)) {
-      throw shapeError(`invalid shape: whole numbers are expected, found ${found(shape)}`, { member, path: `$.attrs.shape[1][${entry}]` });
+    if (shape === undefined || dtype === undefined) {
+      throw shapeError(`missing dltype or shape in attrs for entry ${entry}`, { member, path });
     }
-    if (shape.length > MOST_DIMENSIONS) throw shapeError(`${shape.length} dimensions, at most ${MOST_DIMENSIONS}`, { member, path: `$.attrs.shape[1][${entry}]` });
-    if (typeof dtype !== "string") throw shapeError(`invalid type: text is expected, found ${found(dtype)}`, { member, path: `$.attrs.dltype[1][${entry}]` });
+    if (!Array.isArray(shape) || !shape.every((dimension) => Number.isSafeInteger(dimension) && dimension >= 0)) {
+      throw shapeError(`invalid shape: whole numbers are expected, found ${found(shape)}`, {
+        member,
+        path: `$.attrs.shape[1][${entry}]`,
+      });
+    }
+    if (shape.length > MOST_DIMENSIONS) {
+      throw shapeError(`${shape.length} dimensions, at most ${MOST_DIMENSIONS}`, { member, path: `$.attrs.shape[1][${entry}]` });
+    }
+    if (typeof dtype !== "string") {
+      throw shapeError(`invalid type: text is expected, found ${found(dtype)}`, { member, path: `$.attrs.dltype[1][${entry}]` });
+    }
     return { name, shape: shape as readonly number[], dtype };
   };
 }
@@ -86,7 +100,12 @@ function entryReader(graph: GraphData, member: string): EntryReader {
 function attribute(graph: GraphData, key: string, member: string): readonly unknown[] {
   const pair = Object.hasOwn(graph.attrs, key) ? graph.attrs[key] : undefined;
   if (pair === undefined) throw shapeError(`missing ${key} in attrs`, { member, path: `$.attrs.${key}` });
-  if (!Array.isArray(pair) || !Array.isArray(pair[1])) throw shapeError(`invalid data format: a pair ["list_…", […]] is expected, found ${found(pair)}`, { member, path: `$.attrs.${key}` });
+  if (!Array.isArray(pair) || !Array.isArray(pair[1])) {
+    throw shapeError(`invalid data format: a pair ["list_…", […]] is expected, found ${found(pair)}`, {
+      member,
+      path: `$.attrs.${key}`,
+    });
+  }
   return pair[1] as readonly unknown[];
 }
 
@@ -95,7 +114,10 @@ function readInputs(graph: GraphData, entries: EntryReader): readonly GraphTenso
 }
 
 /** The heads by name. A file with two subgraphs repeats each output once per subgraph. */
-function readOutputs(graph: GraphData, context: { node: number; entries: EntryReader; member: string }): readonly GraphTensor[] | null {
+function readOutputs(
+  graph: GraphData,
+  context: { node: number; entries: EntryReader; member: string },
+): readonly GraphTensor[] | null {
   const names = graph.nodes[context.node]?.output_names;
   if (names === undefined || names.length === 0) return null;
   const outputs = new Map<string, GraphTensor>();
@@ -103,7 +125,9 @@ function readOutputs(graph: GraphData, context: { node: number; entries: EntryRe
     const [node = 0, output = 0] = head;
     const path = `$.heads[${index}]`;
     const name = node === context.node ? names[output] : graph.nodes[node]?.name;
-    if (name === undefined) throw shapeError(`head ${index} names output ${output}, the node has ${names.length}`, { member: context.member, path });
+    if (name === undefined) {
+      throw shapeError(`head ${index} names output ${output}, the node has ${names.length}`, { member: context.member, path });
+    }
     const tensor = context.entries(node, output, name, path);
     if (!outputs.has(name)) outputs.set(name, tensor);
   }
@@ -111,7 +135,10 @@ function readOutputs(graph: GraphData, context: { node: number; entries: EntryRe
 }
 
 /** Joins the host graph's tensors of one direction with the variables of all subgraphs. */
-export function bindTensors(direction: "input" | "output", context: { graph: HostGraph; subgraphs: readonly Subgraph[]; notes: Note[] }): readonly TensorInfo[] {
+export function bindTensors(
+  direction: "input" | "output",
+  context: { graph: HostGraph; subgraphs: readonly Subgraph[]; notes: Note[] },
+): readonly TensorInfo[] {
   const { graph, subgraphs, notes } = context;
   const sizes = new Map<string, number>();
   for (const subgraph of subgraphs) {
@@ -120,7 +147,10 @@ export function bindTensors(direction: "input" | "output", context: { graph: Hos
       const known = sizes.get(variable.name);
       const size = sizeOfVariable(variable);
       if (known !== undefined && known !== size) {
-        notes.push({ code: "size-differs", message: `${direction} "${variable.name}" has ${known} bytes in one subgraph and ${size} in ${subgraph.name}` });
+        notes.push({
+          code: "size-differs",
+          message: `${direction} "${variable.name}" has ${known} bytes in one subgraph and ${size} in ${subgraph.name}`,
+        });
       }
       sizes.set(variable.name, Math.max(known ?? 0, size));
     }
@@ -130,7 +160,10 @@ export function bindTensors(direction: "input" | "output", context: { graph: Hos
   const named = new Set(tensors.map(({ name }) => name));
   const unnamed = [...sizes].filter(([name]) => !named.has(name));
   if (unnamed.length > 0 && (direction === "input" || graph.outputs !== null)) {
-    notes.push({ code: "io-differs", message: `${graph.member} does not list ${direction} ${unnamed.map(([name]) => `"${name}"`).join(", ")} of the definitions` });
+    notes.push({
+      code: "io-differs",
+      message: `${graph.member} does not list ${direction} ${unnamed.map(([name]) => `"${name}"`).join(", ")} of the definitions`,
+    });
   }
   return [...bound, ...unnamed.map(([name, size]) => ({ name, shape: null, dtype: null, size }))];
 }
@@ -143,7 +176,10 @@ function bindOne(tensor: GraphTensor, context: { direction: string; size: number
     return { ...tensor, size: expected !== undefined && Number.isSafeInteger(expected) ? expected : 0 };
   }
   if (expected !== undefined && expected !== size) {
-    notes.push({ code: "size-differs", message: `${direction} "${tensor.name}": shape and type give ${expected} bytes, the variable has ${size}` });
+    notes.push({
+      code: "size-differs",
+      message: `${direction} "${tensor.name}": shape and type give ${expected} bytes, the variable has ${size}`,
+    });
   }
   return { ...tensor, size };
 }
@@ -151,7 +187,9 @@ function bindOne(tensor: GraphTensor, context: { direction: string; size: number
 const Info = v.looseObject({ tool_version: v.optional(v.string()) });
 
 /** `tool_version` of `info.json`. The runtime ignores that file, so one that cannot be read is a note. */
-export function readCompiler(context: { members: ReadonlyMap<string, Member>; limits: NeffLimits; notes: Note[] }): string | null {
+export function readCompiler(
+  context: { members: ReadonlyMap<string, Member>; limits: NeffLimits; notes: Note[] },
+): string | null {
   const bytes = context.members.get("info.json")?.bytes;
   if (bytes === undefined || bytes === null) return null;
   try {

@@ -47,10 +47,9 @@ export function cutOff(reason: string, offset: number): NeffError {
 /** The file unpacks to more than a limit allows. */
 export function tooLarge(limits: NeffLimits, stored: number, offset: number): NeffError {
   const most = Math.min(limits.tarBytes, Math.max(RATIO_FREE_BYTES, stored * limits.ratio));
-  const reason =
-    most === limits.tarBytes
-      ? `the archive unpacks to more than ${most} bytes`
-      : `the archive unpacks to more than ${limits.ratio} times its ${stored} bytes`;
+  const reason = most === limits.tarBytes
+    ? `the archive unpacks to more than ${most} bytes`
+    : `the archive unpacks to more than ${limits.ratio} times its ${stored} bytes`;
   return new NeffError(reason, {
     kind: "limit",
     where: { offset },
@@ -124,7 +123,10 @@ interface InflateInfo {
 }
 
 /** `inflateRawSync` with the number of bytes it took; `info` is missing from the library's types. */
-function inflateInfo(input: Uint8Array, options: { chunkSize: number; maxOutputLength: number }): { buffer: Uint8Array; used: number } {
+function inflateInfo(
+  input: Uint8Array,
+  options: { chunkSize: number; maxOutputLength: number },
+): { buffer: Uint8Array; used: number } {
   const result = inflateRawSync(input, { ...options, info: true }) as unknown as InflateInfo;
   return { buffer: plainBytes(result.buffer), used: result.engine.bytesWritten };
 }

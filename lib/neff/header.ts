@@ -127,7 +127,9 @@ export function checkLength(bytes: Uint8Array, fileBytes: number): void {
   }
   if (fileBytes >= HEADER_BYTES) return;
   if (!looksLikeNeff(bytes) && bytes.some((byte) => byte !== 0)) {
-    throw notANeff(bytes, `its first bytes are no NEFF header, and ${fileBytes} bytes are less than the ${HEADER_BYTES} of one`, { offset: 0 });
+    throw notANeff(bytes, `its first bytes are no NEFF header, and ${fileBytes} bytes are less than the ${HEADER_BYTES} of one`, {
+      offset: 0,
+    });
   }
   throw new NeffError(`the file ends inside the header: ${fileBytes} bytes of ${HEADER_BYTES}`, {
     kind: "truncated",
@@ -174,12 +176,15 @@ export function checkHeader(header: NeffHeader, bytes: Uint8Array, options: { fi
 /** The payload is shorter than announced. */
 function cutShort(header: NeffHeader, options: { fileBytes: number; base: number }): NeffError {
   const there = options.fileBytes - HEADER_BYTES;
-  return new NeffError(`the header announces ${header.dataSize} bytes of payload, the file has ${there} (${header.dataSize - there} missing)`, {
-    kind: "truncated",
-    where: { offset: options.base + options.fileBytes },
-    hint: "The file was cut off: copy or compile it again.",
-    details: { dataSize: header.dataSize, payloadBytes: there },
-  });
+  return new NeffError(
+    `the header announces ${header.dataSize} bytes of payload, the file has ${there} (${header.dataSize - there} missing)`,
+    {
+      kind: "truncated",
+      where: { offset: options.base + options.fileBytes },
+      hint: "The file was cut off: copy or compile it again.",
+      details: { dataSize: header.dataSize, payloadBytes: there },
+    },
+  );
 }
 
 function checkVersion(header: NeffHeader, bytes: Uint8Array, options: { base: number; strange: boolean }): void {
@@ -197,7 +202,9 @@ function checkVersion(header: NeffHeader, bytes: Uint8Array, options: { base: nu
   const refused = header.major === 2 ? header.featureBits & REJECTED_FEATURE_MASK : 0n;
   if (refused === 0n) return;
   throw new NeffError(
-    `the file needs features ${bitsText(refused)} (its feature bits are ${bitsText(header.featureBits)}, supported are ${bitsText(LOADER_FEATURE_MASK)})`,
+    `the file needs features ${bitsText(refused)} (its feature bits are ${bitsText(header.featureBits)}, supported are ${
+      bitsText(LOADER_FEATURE_MASK)
+    })`,
     {
       kind: "unsupported",
       status: NRT_UNSUPPORTED_NEFF_VERSION,

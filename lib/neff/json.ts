@@ -44,12 +44,18 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 export function parseJson(bytes: Uint8Array, options: JsonOptions): JsonDocument {
   const { member, limits } = options;
   if (bytes.length > limits.jsonBytes) {
-    throw new NeffError(`a JSON member of ${bytes.length} bytes, at most ${limits.jsonBytes} are read`, { kind: "limit", where: { member } });
+    throw new NeffError(`a JSON member of ${bytes.length} bytes, at most ${limits.jsonBytes} are read`, {
+      kind: "limit",
+      where: { member },
+    });
   }
   const text = decodeUtf8(bytes, member);
   const shape = measureJson(bytes);
   if (shape.depth > limits.jsonDepth) {
-    throw new NeffError(`JSON is nested more than ${limits.jsonDepth} deep`, { kind: "limit", where: { member, memberOffset: shape.deepest } });
+    throw new NeffError(`JSON is nested more than ${limits.jsonDepth} deep`, {
+      kind: "limit",
+      where: { member, memberOffset: shape.deepest },
+    });
   }
   try {
     const value: unknown = JSON.parse(text);

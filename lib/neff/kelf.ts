@@ -71,7 +71,10 @@ function targetOf(word: string | undefined, member: string): Target {
 function checkGraphs(graphs: Kelf["graphs"], member: string, limits: NeffLimits): void {
   if (graphs.length === 0) throw shapeError("no subgraph is listed", { member, path: "$.graphs" });
   if (graphs.length > limits.subgraphs) {
-    throw new NeffError(`${graphs.length} subgraphs, at most ${limits.subgraphs} are read`, { kind: "limit", where: { member, path: "$.graphs" } });
+    throw new NeffError(`${graphs.length} subgraphs, at most ${limits.subgraphs} are read`, {
+      kind: "limit",
+      where: { member, path: "$.graphs" },
+    });
   }
   const seen = new Set<string>();
   for (const [index, { name }] of graphs.entries()) {

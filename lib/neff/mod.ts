@@ -2,7 +2,7 @@
  * The NEFF container and the documents in it: reading, writing, comparing, unpacking.
  * No device is needed for any of it.
  */
-export { constantPayload, type ConstantPayload } from "./assemble.ts";
+export { type ConstantPayload, constantPayload } from "./assemble.ts";
 export * from "./dtype.ts";
 export { addressableBytes, dmaReferences, extentOf, INSTRUCTION_BYTES, type ResolvedReference } from "./engine.ts";
 export * from "./error.ts";
@@ -11,18 +11,52 @@ export { decodeHeader, encodeHeader, HEADER_BYTES, HEADER_OFFSETS, type HeaderFi
 export { TARGET_FAMILIES, TARGET_WORDS } from "./kelf.ts";
 export { DEFAULT_LIMITS, type NeffLimits } from "./limits.ts";
 export * from "./model.ts";
-export { encodeNpy, encodeNpyHeader, type NpyHeader, type NpySpec, payloadRange, type PayloadRange, readNpyHeader } from "./npy.ts";
+export {
+  encodeNpy,
+  encodeNpyHeader,
+  type NpyHeader,
+  type NpySpec,
+  type PayloadRange,
+  payloadRange,
+  readNpyHeader,
+} from "./npy.ts";
 export { parseNeff, type ParseOptions } from "./read.ts";
 export { readNeff, type ReadOptions } from "./read_neff.ts";
 export { checkReservations } from "./reservation.ts";
 export type { NeffSource } from "./source.ts";
 export { type MemberStream, streamMembers, type StreamOptions, type StreamSummary } from "./stream.ts";
 export { dataSize, type MemberData, type MemberSpec, type TarDialect, writeTar } from "./tar_write.ts";
-export { type NeffSummary, scratchpadNeed, type ScratchpadNeed, type SubgraphSummary, summarizeNeff } from "./summary.ts";
+export { type NeffSummary, type ScratchpadNeed, scratchpadNeed, type SubgraphSummary, summarizeNeff } from "./summary.ts";
 export { arenaOf, sizeOfVariable, VARIABLE_TYPES } from "./variable.ts";
-export { type ArchiveSpec, type Compression, neffChunks, type NeffSpec, replaceMember, writeNeff, writeNeffFile } from "./write.ts";
+export {
+  type ArchiveSpec,
+  type Compression,
+  neffChunks,
+  type NeffSpec,
+  replaceMember,
+  writeNeff,
+  writeNeffFile,
+} from "./write.ts";
 export { buildModel, buildNeff, type ModelSpec } from "./build.ts";
-export type { BlockSpec, DefinitionSpec, EngineSpec, QueueSpec, RangeSpec, TransferSpec, VariableSpec } from "./build_definition.ts";
+export type {
+  BlockSpec,
+  DefinitionSpec,
+  EngineSpec,
+  QueueSpec,
+  RangeSpec,
+  TransferSpec,
+  VariableSpec,
+} from "./build_definition.ts";
 export * from "./diff.ts";
-export { MANIFEST_NAME, type NeffManifest, packFolder, packNeff, type PackOptions, type PackResult, type UnpackedFile, unpackNeff, unpackNeffTo } from "./pack.ts";
+export {
+  MANIFEST_NAME,
+  type NeffManifest,
+  packFolder,
+  packNeff,
+  type PackOptions,
+  type PackResult,
+  type UnpackedFile,
+  unpackNeff,
+  unpackNeffTo,
+} from "./pack.ts";
 export { scanFile, type ScanOptions, scanPaths, type ScanReport, type ScanResult, type ScanVerdict } from "./scan.ts";

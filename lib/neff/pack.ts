@@ -58,7 +58,11 @@ function pathFault(name: string): string | undefined {
 }
 
 function refusePath(name: string, reason: string): never {
-  throw new NeffError(`member "${printable(name)}" ${reason}`, { kind: "unsafe-name", where: { member: name }, hint: "It cannot be unpacked into a folder." });
+  throw new NeffError(`member "${printable(name)}" ${reason}`, {
+    kind: "unsafe-name",
+    where: { member: name },
+    hint: "It cannot be unpacked into a folder.",
+  });
 }
 
 /** Refuses names that leave the folder or need a file and a folder in one place. */
@@ -80,7 +84,9 @@ function checkPaths(names: Iterable<string>): void {
 export function unpackNeff(neff: Neff): readonly UnpackedFile[] {
   checkPaths(neff.members.keys());
   const files = [...neff.members.values()].map(({ name, bytes }): UnpackedFile => {
-    if (bytes === null) throw new ArgumentError(`Cannot unpack ${name}: its bytes were not kept`, { hint: 'Read the NEFF with retain: "all".' });
+    if (bytes === null) {
+      throw new ArgumentError(`Cannot unpack ${name}: its bytes were not kept`, { hint: 'Read the NEFF with retain: "all".' });
+    }
     return { path: name, bytes };
   });
   const manifest = new TextEncoder().encode(`${JSON.stringify(manifestOf(neff, files), null, 2)}\n`);
@@ -102,7 +108,18 @@ function manifestOf(neff: Neff, files: readonly UnpackedFile[]): NeffManifest {
 /** The fields that are not computed anew. */
 function keptHeader(header: NeffHeader): NeffManifest["header"] {
   const { major, minor, buildVersion, numTpb, uuid, name, requestedTpb, tpbPerNode, featureBits, lncSize } = header;
-  return { major, minor, buildVersion, numTpb, uuid, name, requestedTpb, tpbPerNode: [...tpbPerNode], featureBits: bitsText(featureBits), lncSize };
+  return {
+    major,
+    minor,
+    buildVersion,
+    numTpb,
+    uuid,
+    name,
+    requestedTpb,
+    tpbPerNode: [...tpbPerNode],
+    featureBits: bitsText(featureBits),
+    lncSize,
+  };
 }
 
 /** A digest over names and bytes that does not depend on their order. */
@@ -169,14 +186,28 @@ function storageOf(manifest: NeffManifest | undefined, options: PackOptions): Pi
 function headerOf(manifest: NeffManifest | undefined, unchanged: boolean): NonNullable<NeffSpec["header"]> {
   if (manifest === undefined) return {};
   const { uuid, featureBits, major, minor, buildVersion, numTpb, name, requestedTpb, tpbPerNode, lncSize } = manifest.header;
-  return { major, minor, buildVersion, numTpb, name, requestedTpb, tpbPerNode, lncSize, featureBits: BigInt(featureBits), ...(unchanged ? { uuid } : {}) };
+  return {
+    major,
+    minor,
+    buildVersion,
+    numTpb,
+    name,
+    requestedTpb,
+    tpbPerNode,
+    lncSize,
+    featureBits: BigInt(featureBits),
+    ...(unchanged ? { uuid } : {}),
+  };
 }
 
 function readManifest(bytes: Uint8Array): NeffManifest {
   const { value } = parseJson(bytes, { member: MANIFEST_NAME, limits: DEFAULT_LIMITS, duplicates: "ignore" });
   const manifest = checkShape(Manifest, value, MANIFEST_NAME);
   if (/^0x[0-9a-f]{1,16}$/.test(manifest.header.featureBits)) return manifest;
-  throw new NeffError(`feature bits "${printable(manifest.header.featureBits)}" are no hexadecimal number`, { kind: "invalid-definition", where: { member: MANIFEST_NAME, path: "$.header.featureBits" } });
+  throw new NeffError(`feature bits "${printable(manifest.header.featureBits)}" are no hexadecimal number`, {
+    kind: "invalid-definition",
+    where: { member: MANIFEST_NAME, path: "$.header.featureBits" },
+  });
 }
 
 /**
@@ -188,7 +219,9 @@ export async function unpackNeffTo(neff: Neff, folder: string): Promise<readonly
   const files = unpackNeff(neff);
   try {
     await mkdir(folder, { recursive: true });
-    if ((await readdir(folder)).length > 0) throw new NeuronError(`Cannot unpack into ${folder}: it is not empty`, { hint: "Name a new folder." });
+    if ((await readdir(folder)).length > 0) {
+      throw new NeuronError(`Cannot unpack into ${folder}: it is not empty`, { hint: "Name a new folder." });
+    }
     for (const { path, bytes } of files) {
       const target = join(folder, path);
       await mkdir(dirname(target), { recursive: true });
@@ -223,6 +256,8 @@ async function* filesIn(folder: string, prefix: string): AsyncGenerator<string> 
     const facts = await lstat(join(folder, path));
     if (facts.isDirectory()) yield* filesIn(folder, path);
     else if (facts.isFile()) yield path;
-    else throw new NeuronError(`Cannot pack ${join(folder, path)}: it is no regular file`, { hint: "Replace links by what they point to." });
+    else {throw new NeuronError(`Cannot pack ${join(folder, path)}: it is no regular file`, {
+        hint: "Replace links by what they point to.",
+      });}
   }
 }

@@ -120,7 +120,12 @@ function readArchive(payload: Uint8Array, context: ArchiveContext): { archive: A
 
 /** Adds the note about bytes that are neither stream nor padding. */
 export function noteTail(notes: Note[], junkBytes: number): void {
-  if (junkBytes > 0) notes.push({ code: "junk-after-payload", message: `${junkBytes} bytes behind the gzip stream are not zero padding; they are ignored` });
+  if (junkBytes > 0) {
+    notes.push({
+      code: "junk-after-payload",
+      message: `${junkBytes} bytes behind the gzip stream are not zero padding; they are ignored`,
+    });
+  }
 }
 
 /** A payload that is not gzip has to be a tar. */
@@ -134,7 +139,8 @@ function walkBareTar(tar: Uint8Array, options: { limits: NeffLimits; base: numbe
 
 /** When the very first block of a bare payload is no tar header, it is no archive at all: says so plainly. */
 export function explainBareTar(error: unknown, start: Uint8Array, offset: number): unknown {
-  const inFirst = error instanceof NeffError && error.where.member === "tar" && (error.where.memberOffset ?? BLOCK_BYTES) < BLOCK_BYTES;
+  const inFirst = error instanceof NeffError && error.where.member === "tar" &&
+    (error.where.memberOffset ?? BLOCK_BYTES) < BLOCK_BYTES;
   if (!inFirst || new TextDecoder().decode(start.subarray(257, 262)) === "ustar") return error;
   return new NeffError("the payload is neither gzip (1F 8B 08) nor a tar", { kind: "damaged", where: { offset }, cause: error });
 }

@@ -76,7 +76,15 @@ async function readDefinitions(source: ByteSource, limits: NeffLimits, options: 
     pax: summary.pax,
     hashMatches: summary.hash === null ? null : summary.hash === expectedHash(header),
   };
-  return assembleNeff({ header, archive, members, notes, limits, wrappedAt: place.wrapped ? place.base : null, fileBytes: source.size });
+  return assembleNeff({
+    header,
+    archive,
+    members,
+    notes,
+    limits,
+    wrappedAt: place.wrapped ? place.base : null,
+    fileBytes: source.size,
+  });
 }
 
 /** Keeps what is needed of a member that passes by. */

@@ -21,11 +21,20 @@ export function checkReservations(subgraph: Subgraph, target: Target): readonly 
   }
   for (const [index, reservation] of [first, ...others].entries()) {
     const path = `$.runtime_statebuffer_reservation[${index}]`;
-    const refuse = (key: string, reason: string): NeffError => new NeffError(`evtaccel reservation ${reason}`, { kind: "invalid-definition", where: { member, path: `${path}.${key}` } });
-    if (reservation.basePartition !== 0) throw refuse("base_partition", `must start at 0, it starts at ${reservation.basePartition}`);
-    if (reservation.partitions !== 128) throw refuse("partitions", `must span 128 partitions, it spans ${reservation.partitions}`);
-    if (reservation.offset !== CAYMAN_OFFSET) throw refuse("offset", `must lie at ${CAYMAN_OFFSET}, it lies at ${reservation.offset}`);
-    if (reservation.size !== RESERVATION_BYTES) throw refuse("size", `must have ${RESERVATION_BYTES} bytes, it has ${reservation.size}`);
+    const refuse = (key: string, reason: string): NeffError =>
+      new NeffError(`evtaccel reservation ${reason}`, { kind: "invalid-definition", where: { member, path: `${path}.${key}` } });
+    if (reservation.basePartition !== 0) {
+      throw refuse("base_partition", `must start at 0, it starts at ${reservation.basePartition}`);
+    }
+    if (reservation.partitions !== 128) {
+      throw refuse("partitions", `must span 128 partitions, it spans ${reservation.partitions}`);
+    }
+    if (reservation.offset !== CAYMAN_OFFSET) {
+      throw refuse("offset", `must lie at ${CAYMAN_OFFSET}, it lies at ${reservation.offset}`);
+    }
+    if (reservation.size !== RESERVATION_BYTES) {
+      throw refuse("size", `must have ${RESERVATION_BYTES} bytes, it has ${reservation.size}`);
+    }
   }
   return [];
 }

@@ -86,7 +86,9 @@ function verdictOf(file: string, neff: Neff, context: { outside: number; target:
     fileBytes: neff.fileBytes,
     faultByte: null,
     faultAt: wrong ? describeLocation({ member: neff.kelf.member, path: "$.target" }) : null,
-    reason: wrong ? `built for ${neff.target} (${TARGET_FAMILIES[neff.target]}), not for ${target} (${TARGET_FAMILIES[target]})` : null,
+    reason: wrong
+      ? `built for ${neff.target} (${TARGET_FAMILIES[neff.target]}), not for ${target} (${TARGET_FAMILIES[target]})`
+      : null,
     hint: wrong ? "Compile the model for this target." : null,
     target: neff.target,
     compiler: neff.compiler,

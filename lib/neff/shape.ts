@@ -3,7 +3,10 @@ import { NeffError, printable } from "./error.ts";
 import { jsonPath } from "./json_locate.ts";
 
 /** A whole number of at least 0 that JavaScript holds exactly. */
-export const Whole = v.custom<number>((input) => Number.isSafeInteger(input) && (input as number) >= 0, "a whole number of at least 0 is expected");
+export const Whole = v.custom<number>(
+  (input) => Number.isSafeInteger(input) && (input as number) >= 0,
+  "a whole number of at least 0 is expected",
+);
 
 /** An object of any keys; arrays and null are none. */
 export const Table = v.custom<Readonly<Record<string, unknown>>>(isTable, "an object is expected");
@@ -24,12 +27,19 @@ export function checkShape<const S extends v.GenericSchema>(schema: S, value: un
   const keys = (issue.path ?? []).map((item) => item.key as string | number);
   const path = keys.reduce<string>((parent, key) => jsonPath(parent, key), "$");
   const missing = issue.input === undefined;
-  throw shapeError(missing ? "a required key is missing" : `${describe(issue.message, issue.expected)}, found ${found(issue.input)}`, { member, path });
+  throw shapeError(
+    missing ? "a required key is missing" : `${describe(issue.message, issue.expected)}, found ${found(issue.input)}`,
+    { member, path },
+  );
 }
 
 function describe(message: string, expected: string | null): string {
   if (!message.startsWith("Invalid ")) return message;
-  const words: Record<string, string> = { string: "text is expected", Array: "an array is expected", Object: "an object is expected" };
+  const words: Record<string, string> = {
+    string: "text is expected",
+    Array: "an array is expected",
+    Object: "an object is expected",
+  };
   return words[expected ?? ""] ?? `${expected ?? "something else"} is expected`;
 }
 
@@ -88,7 +98,11 @@ export function textField(fields: Fields, key: string): string | null {
 }
 
 /** An array of whole numbers 0 … `most`; `fallback` when the key is absent. */
-export function wholeListField(fields: Fields, key: string, options: { most?: number; fallback?: readonly number[] } = {}): readonly number[] {
+export function wholeListField(
+  fields: Fields,
+  key: string,
+  options: { most?: number; fallback?: readonly number[] } = {},
+): readonly number[] {
   const value = fieldOf(fields, key);
   if (value === undefined) {
     if (options.fallback !== undefined) return options.fallback;

@@ -68,9 +68,11 @@ function fileSource(path: string, handle: FileHandle, size: number): ByteSource 
       const buffer = new Uint8Array(Math.max(0, Math.min(length, size - offset)));
       let filled = 0;
       while (filled < buffer.length) {
-        const { bytesRead } = await handle.read(buffer, filled, Math.min(buffer.length - filled, 1 << 30), offset + filled).catch((error: unknown) => {
-          throw systemFault(path, error);
-        });
+        const { bytesRead } = await handle.read(buffer, filled, Math.min(buffer.length - filled, 1 << 30), offset + filled).catch(
+          (error: unknown) => {
+            throw systemFault(path, error);
+          },
+        );
         if (bytesRead === 0) break;
         filled += bytesRead;
       }
@@ -98,7 +100,9 @@ const FAULTS: Readonly<Record<string, readonly [NeffErrorKind, string]>> = {
 function systemFault(path: string, error: unknown): NeffError {
   const { code, name } = (error ?? {}) as { code?: string; name?: string };
   // Deno throws classes of its own from its permission system, without a code.
-  const [kind, reason] = FAULTS[code ?? ""] ?? (name === "NotCapable" || name === "PermissionDenied" ? FAULTS["EACCES"] : undefined) ?? ["missing", String((error as Error)?.message ?? error)];
+  const [kind, reason] = FAULTS[code ?? ""] ??
+    (name === "NotCapable" || name === "PermissionDenied" ? FAULTS["EACCES"] : undefined) ??
+    ["missing", String((error as Error)?.message ?? error)];
   return new NeffError(reason, { kind, file: path, details: { errno: code ?? null }, cause: error });
 }
 
@@ -115,9 +119,12 @@ export async function readAll(source: ByteSource, limits: NeffLimits): Promise<U
 }
 
 /** A range of a source, piece by piece. */
-export async function* readChunks(source: ByteSource, range: { readonly offset: number; readonly length: number }): AsyncGenerator<Uint8Array> {
+export async function* readChunks(
+  source: ByteSource,
+  range: { readonly offset: number; readonly length: number },
+): AsyncGenerator<Uint8Array> {
   const end = range.offset + range.length;
-  for (let at = range.offset; at < end; ) {
+  for (let at = range.offset; at < end;) {
     const chunk = await source.read(at, Math.min(READ_BYTES, end - at));
     if (chunk.length === 0) return;
     at += chunk.length;

@@ -8,7 +8,17 @@ import { limitsWith, type NeffLimits } from "./limits.ts";
 import { memberName, refuseRepeated } from "./members.ts";
 import { explainBareTar, hashAlgorithm, locateNeff, type NeffPlace, type ParseOptions } from "./read.ts";
 import { type ByteSource, type NeffSource, openSource, readAll, readChunks } from "./source.ts";
-import { BLOCK_BYTES, checkTarEnd, paddedBytes, startTarWalk, tarExtension, tarHeader, tarShort, type TarEntry, type TarStep } from "./tar.ts";
+import {
+  BLOCK_BYTES,
+  checkTarEnd,
+  paddedBytes,
+  startTarWalk,
+  type TarEntry,
+  tarExtension,
+  tarHeader,
+  tarShort,
+  type TarStep,
+} from "./tar.ts";
 
 /** Bytes per piece the inflater gives out. */
 const INFLATE_BYTES = 256 * 1024;
@@ -58,7 +68,10 @@ export interface StreamOptions extends ParseOptions {
  * `readNeff(source, { retain: "definitions" })`, once with this to move the payloads.
  * Throws a `NeffError`. The summary is the generator's return value.
  */
-export async function* streamMembers(source: NeffSource, options: StreamOptions = {}): AsyncGenerator<MemberStream, StreamSummary> {
+export async function* streamMembers(
+  source: NeffSource,
+  options: StreamOptions = {},
+): AsyncGenerator<MemberStream, StreamSummary> {
   const bytes = await openSource(source);
   try {
     const place = await placeIn(bytes, limitsWith(options.limits));
@@ -99,7 +112,11 @@ interface Pass {
 }
 
 /** The members of the NEFF at `place`. */
-export async function* passMembers(source: ByteSource, place: NeffPlace, options: StreamOptions): AsyncGenerator<MemberStream, StreamSummary> {
+export async function* passMembers(
+  source: ByteSource,
+  place: NeffPlace,
+  options: StreamOptions,
+): AsyncGenerator<MemberStream, StreamSummary> {
   const { header, base } = place;
   const pass: Pass = {
     source,
@@ -203,7 +220,10 @@ function streamFault(error: unknown, place: { from: number; end: number }): unkn
   const code = String((error as { code?: unknown } | null)?.code ?? "");
   if (code === "Z_BUF_ERROR") return cutOff("it needs more than the payload holds", place.end);
   if (!code.startsWith("Z_")) return error;
-  return new NeffError(`the gzip stream is damaged: ${(error as Error).message}`, { kind: "damaged", where: { offset: place.from } });
+  return new NeffError(`the gzip stream is damaged: ${(error as Error).message}`, {
+    kind: "damaged",
+    where: { offset: place.from },
+  });
 }
 
 /** Bytes that arrive in pieces, taken in the amounts the tar asks for. */
@@ -255,7 +275,10 @@ function pullFrom(pieces: AsyncGenerator<Uint8Array>): Puller {
 }
 
 /** Walks a tar that passes by. */
-async function* passTar(pieces: AsyncGenerator<Uint8Array>, pass: Pass): AsyncGenerator<MemberStream, { members: number; pax: boolean }> {
+async function* passTar(
+  pieces: AsyncGenerator<Uint8Array>,
+  pass: Pass,
+): AsyncGenerator<MemberStream, { members: number; pax: boolean }> {
   const puller = pullFrom(pieces);
   const walk = startTarWalk(pass.limits);
   const names = new Set<string>();

@@ -58,7 +58,9 @@ export interface ScratchpadNeed {
 
 /** High-water mark and sum of a subgraph's virtual variables, of one arena or of both together. */
 export function scratchpadNeed(subgraph: Subgraph, arena?: "local" | "shared"): ScratchpadNeed {
-  const variables = subgraph.byId.filter((variable): variable is VirtualVariable => variable.type === "virtual" && (arena === undefined || arenaOf(variable.backingBuffer) === arena));
+  const variables = subgraph.byId.filter((variable): variable is VirtualVariable =>
+    variable.type === "virtual" && (arena === undefined || arenaOf(variable.backingBuffer) === arena)
+  );
   return {
     highWaterBytes: variables.reduce((most, { backingOffset, size }) => Math.max(most, backingOffset + size), 0),
     sumBytes: variables.reduce((sum, { size }) => sum + size, 0),

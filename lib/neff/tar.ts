@@ -83,7 +83,9 @@ export function tarHeader(walk: TarWalk, block: Uint8Array, offset: number): Tar
   const type = String.fromCharCode(block[156] ?? 0);
   const size = readNumber(block, 124, 12, offset);
   if (type === "x" || type === "g" || type === "L" || type === "K") {
-    if (size > EXTENSION_BYTES) throw tarError(`an extended header of ${size} bytes, at most ${EXTENSION_BYTES} are read`, offset);
+    if (size > EXTENSION_BYTES) {
+      throw tarError(`an extended header of ${size} bytes, at most ${EXTENSION_BYTES} are read`, offset);
+    }
     walk.pending = { type, offset: offset + BLOCK_BYTES };
     return { kind: "extension", size };
   }
@@ -138,7 +140,14 @@ function entryType(flag: string, name: string, offset: number): "file" | "direct
   if (flag === "5") return "directory";
   if (flag === "\0" && name.endsWith("/")) return "directory";
   if (flag === "0" || flag === "\0" || flag === "7") return "file";
-  const kinds: Record<string, string> = { "1": "a hard link", "2": "a symbolic link", "3": "a character device", "4": "a block device", "6": "a pipe", S: "a sparse file" };
+  const kinds: Record<string, string> = {
+    "1": "a hard link",
+    "2": "a symbolic link",
+    "3": "a character device",
+    "4": "a block device",
+    "6": "a pipe",
+    S: "a sparse file",
+  };
   const kind = kinds[flag] ?? `of the unknown type '${printable(flag)}'`;
   throw tarError(`member "${printable(name)}" is ${kind}; a NEFF holds files only`, offset);
 }
@@ -211,7 +220,9 @@ function readPax(data: Uint8Array, base: number, into: Overrides): void {
     const space = data.indexOf(0x20, at);
     const digits = space < 0 || space - at > 10 ? "" : String.fromCharCode(...data.subarray(at, space));
     const end = /^[1-9][0-9]*$/.test(digits) ? at + Number(digits) : 0;
-    if (end <= space || end > data.length || data[end - 1] !== 0x0a) throw tarError("a pax record with a wrong length", base + at);
+    if (end <= space || end > data.length || data[end - 1] !== 0x0a) {
+      throw tarError("a pax record with a wrong length", base + at);
+    }
     const record = data.subarray(space + 1, end - 1);
     const equals = record.indexOf(0x3d);
     if (equals <= 0) throw tarError("a pax record without a key", base + at);
@@ -227,7 +238,9 @@ function applyPax(key: string, value: Uint8Array, options: { base: number; into:
   if (key !== "size") return;
   const digits = text(value, base);
   const size = Number(digits);
-  if (!/^[0-9]+$/.test(digits) || !Number.isSafeInteger(size)) throw tarError(`pax size "${printable(digits)}" is not a number`, base);
+  if (!/^[0-9]+$/.test(digits) || !Number.isSafeInteger(size)) {
+    throw tarError(`pax size "${printable(digits)}" is not a number`, base);
+  }
   into.size = size;
 }
 

@@ -63,7 +63,9 @@ export function tarHeaderBlocks(member: MemberSpec, dialect: TarDialect): Uint8A
   const parts: Uint8Array[] = [];
   const main: HeaderSpec = { dialect, name, typeflag, size, member };
   if (dialect === "gnu") {
-    if (name.length > NAME_BYTES) parts.push(extension({ ...main, typeflag: "L", name: encoder.encode("././@LongLink") }, join(name, new Uint8Array(1))));
+    if (name.length > NAME_BYTES) {
+      parts.push(extension({ ...main, typeflag: "L", name: encoder.encode("././@LongLink") }, join(name, new Uint8Array(1))));
+    }
     parts.push(header({ ...main, name: name.subarray(0, NAME_BYTES) }));
     return join(...parts);
   }
@@ -96,7 +98,7 @@ function paxRecords(member: MemberSpec, options: { isPax: boolean; long: boolean
   const records: string[] = [];
   if (options.long) records.push(paxRecord("path", member.name));
   if (options.size >= OCTAL_END) records.push(paxRecord("size", String(options.size)));
-  if (options.isPax) for (const key of ["ctime", "atime", "mtime"]) records.push(paxRecord(key, `${member.mtime ?? 0}.25`));
+  if (options.isPax) { for (const key of ["ctime", "atime", "mtime"]) records.push(paxRecord(key, `${member.mtime ?? 0}.25`)); }
   return encoder.encode(records.join(""));
 }
 
@@ -138,7 +140,9 @@ function header(spec: HeaderSpec): Uint8Array {
 /** Octal digits and NUL; base-256 for what does not fit. */
 function putNumber(block: Uint8Array, field: { at: number; digits: number; value: number }): void {
   const { at, digits, value } = field;
-  if (!Number.isSafeInteger(value) || value < 0) throw new ArgumentError(`Cannot write a tar header: ${value} is no whole number of at least 0`);
+  if (!Number.isSafeInteger(value) || value < 0) {
+    throw new ArgumentError(`Cannot write a tar header: ${value} is no whole number of at least 0`);
+  }
   if (value < 8 ** digits) {
     block.set(encoder.encode(`${value.toString(8).padStart(digits, "0")}\0`), at);
     return;
@@ -201,7 +205,9 @@ export function writeTar(members: readonly MemberSpec[], options: TarOptions): U
 function syncChunks(data: MemberData): Uint8Array[] {
   const chunks = data.chunks();
   if (!(Symbol.iterator in chunks)) {
-    throw new ArgumentError("Cannot write the NEFF in one piece: a member's data is asynchronous", { hint: "Use neffChunks or writeNeffFile." });
+    throw new ArgumentError("Cannot write the NEFF in one piece: a member's data is asynchronous", {
+      hint: "Use neffChunks or writeNeffFile.",
+    });
   }
   const parts = [...chunks];
   checkDelivered(data.size, parts.reduce((sum, part) => sum + part.length, 0));
@@ -210,5 +216,7 @@ function syncChunks(data: MemberData): Uint8Array[] {
 
 /** A member's data must have the size its header announced. */
 export function checkDelivered(size: number, delivered: number): void {
-  if (delivered !== size) throw new ArgumentError(`Cannot write the NEFF: a member announced ${size} bytes and delivered ${delivered}`);
+  if (delivered !== size) {
+    throw new ArgumentError(`Cannot write the NEFF: a member announced ${size} bytes and delivered ${delivered}`);
+  }
 }

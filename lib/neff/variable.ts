@@ -6,7 +6,17 @@ const U32 = 0xffff_ffff;
 
 /** Every `type` word of a definition (kelf notes, type table). */
 export const VARIABLE_TYPES: readonly VariableType[] = [
-  "state-buffer", "file", "tmp-buf", "input", "output", "pointer", "virtual", "list", "dge-table", "ptr-table", "remote",
+  "state-buffer",
+  "file",
+  "tmp-buf",
+  "input",
+  "output",
+  "pointer",
+  "virtual",
+  "list",
+  "dge-table",
+  "ptr-table",
+  "remote",
 ];
 
 const BACKINGS: readonly BackingBuffer[] = ["local", "shared", "sharded", "main"];
@@ -114,7 +124,15 @@ function readVirtual(base: VariableBase, fields: Fields): Variable {
   if (backingBuffer === undefined) {
     throw fieldError(fields, "backing_buf", `unknown backing buffer ${found(word)}, known are ${BACKINGS.join(", ")}`);
   }
-  return { type: "virtual", ...base, size, backingOffset, backingBuffer, ...printMetadata(fields), fabricPath: textField(fields, "fabric_path") };
+  return {
+    type: "virtual",
+    ...base,
+    size,
+    backingOffset,
+    backingBuffer,
+    ...printMetadata(fields),
+    fabricPath: textField(fields, "fabric_path"),
+  };
 }
 
 function readPointer(base: VariableBase, fields: Fields): Variable {
@@ -126,10 +144,13 @@ function readPointer(base: VariableBase, fields: Fields): Variable {
 function remoteReference(name: string, fields: Fields): { base: string; subgraph: number } {
   const match = REMOTE_NAME.exec(name);
   if (match === null) {
-    throw new NeffError(`failed to resolve remote variable "${printable(name)}": its name is not BASE{N}, variable BASE of subgraph N`, {
-      kind: "invalid-definition",
-      where: { member: fields.member, path: fields.path() },
-    });
+    throw new NeffError(
+      `failed to resolve remote variable "${printable(name)}": its name is not BASE{N}, variable BASE of subgraph N`,
+      {
+        kind: "invalid-definition",
+        where: { member: fields.member, path: fields.path() },
+      },
+    );
   }
   return { base: match[1] as string, subgraph: Number(match[2]) };
 }

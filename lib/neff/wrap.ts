@@ -32,7 +32,9 @@ function search(bytes: Uint8Array, range: Range, depth: number, budget: { fields
     const field = bytes.subarray(start, end);
     if (!looksLikeNeff(field)) continue;
     const header = decodeHeader(field);
-    if (header.major <= 2 && header.dataSize > 0 && header.dataSize <= field.length - HEADER_BYTES) return { offset: start, length: field.length };
+    if (header.major <= 2 && header.dataSize > 0 && header.dataSize <= field.length - HEADER_BYTES) {
+      return { offset: start, length: field.length };
+    }
   }
   if (depth >= MOST_DEPTH) return undefined;
   for (const field of large) {

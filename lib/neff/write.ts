@@ -3,7 +3,16 @@ import { open } from "node:fs/promises";
 import { crc32, createDeflateRaw, deflateRawSync } from "node:zlib";
 import { gzipStored } from "./gzip.ts";
 import { encodeHeader, HEADER_BYTES, type HeaderFields, viewOf } from "./header.ts";
-import { checkDelivered, join, type MemberData, type MemberSpec, type TarDialect, type TarOptions, tarPieces, writeTar } from "./tar_write.ts";
+import {
+  checkDelivered,
+  join,
+  type MemberData,
+  type MemberSpec,
+  type TarDialect,
+  type TarOptions,
+  tarPieces,
+  writeTar,
+} from "./tar_write.ts";
 
 /** How the tar is stored. `stored` is gzip without compression: the same bytes with every zlib. */
 export type Compression = "gzip" | "stored" | "none";
@@ -44,7 +53,11 @@ export function writeNeff(spec: NeffSpec): Uint8Array {
   const tar = writeTar(spec.members, tarOptions(spec));
   const stream = compress(tar, compressionOf(spec));
   const payload = join(stream, tailOf(spec, stream.length));
-  return join(headerOf(spec, { length: payload.length, digest: digestOf(spec).update(payload).digest("hex") }), payload, spec.trailing ?? new Uint8Array(0));
+  return join(
+    headerOf(spec, { length: payload.length, digest: digestOf(spec).update(payload).digest("hex") }),
+    payload,
+    spec.trailing ?? new Uint8Array(0),
+  );
 }
 
 function tarOptions(spec: NeffSpec): TarOptions {
@@ -185,7 +198,7 @@ async function* storedChunks(tar: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
   for await (const chunk of tar) {
     crc = crc32(chunk, crc);
     length += chunk.length;
-    for (let at = 0; at < chunk.length; ) {
+    for (let at = 0; at < chunk.length;) {
       if (filled === block.length) {
         yield emit(false);
         filled = 0;

@@ -1,7 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { arenaOf, buildNeff, checkReservations, type DefinitionSpec, type Neff, NeffError, parseNeff, replaceMember, type Reservation, sizeOfVariable, VARIABLE_TYPES, type VariableSpec, writeNeff } from "../../lib/neff/mod.ts";
-import { refused, type Refusal } from "../support/neff_bytes.ts";
+import {
+  buildNeff,
+  checkReservations,
+  type DefinitionSpec,
+  type Neff,
+  NeffError,
+  parseNeff,
+  replaceMember,
+  type Reservation,
+  type VariableSpec,
+  writeNeff,
+} from "../../lib/neff/mod.ts";
+import { type Refusal, refused } from "../support/neff_bytes.ts";
 import { FIXTURE_DEFINITION, FIXTURE_VARIABLES, fixtureSpec } from "../support/neff_fixture.ts";
 
 const MEMBER = "sg00/def.json";
@@ -9,19 +20,30 @@ const MEMBER = "sg00/def.json";
 /** The fixture with other variables (undefined removes one). */
 const withVariables = (changes: Readonly<Record<string, unknown>>): Uint8Array =>
   writeNeff(fixtureSpec(2, { ...FIXTURE_DEFINITION, var: { ...FIXTURE_VARIABLES, ...changes } }));
-const withKeys = (changes: Readonly<Record<string, unknown>>): Uint8Array => writeNeff(fixtureSpec(2, { ...FIXTURE_DEFINITION, ...changes }));
+const withKeys = (changes: Readonly<Record<string, unknown>>): Uint8Array =>
+  writeNeff(fixtureSpec(2, { ...FIXTURE_DEFINITION, ...changes }));
 const withText = (change: (text: string) => string): Uint8Array =>
   writeNeff(replaceMember(fixtureSpec(), MEMBER, (old) => change(new TextDecoder().decode(old))));
-const invalid = (bytes: Uint8Array, message: RegExp, path: string): Promise<void> => refused(bytes, { kind: "invalid-definition", message, member: MEMBER, path } satisfies Refusal);
+const invalid = (bytes: Uint8Array, message: RegExp, path: string): Promise<void> =>
+  refused(bytes, { kind: "invalid-definition", message, member: MEMBER, path } satisfies Refusal);
 
 test("the fixture's variables are the published ones, index = id", () => {
   const neff = parseNeff(writeNeff(fixtureSpec()));
   const [subgraph] = neff.subgraphs;
-  assert.deepEqual(subgraph?.byId.map(({ name, type, varId }) => [varId, name, type]), [[0, "input", "input"], [1, "SB", "state-buffer"], [2, "output", "output"], [3, "gradient_in", "tmp-buf"], [4, "gradient_out", "tmp-buf"]]);
+  assert.deepEqual(subgraph?.byId.map(({ name, type, varId }) => [varId, name, type]), [
+    [0, "input", "input"],
+    [1, "SB", "state-buffer"],
+    [2, "output", "output"],
+    [3, "gradient_in", "tmp-buf"],
+    [4, "gradient_out", "tmp-buf"],
+  ]);
   assert.deepEqual([...(subgraph?.variables.keys() ?? [])], ["SB", "gradient_in", "gradient_out", "input", "output"]);
   assert.equal(neff.target, "*");
   assert.equal(subgraph?.codeBytes, 256);
-  assert.deepEqual(subgraph?.engines.map(({ engine, present, contents }) => [engine, present, contents.instructions, contents.descriptors]), [["pe", true, 1, 0], ["act", true, 0, 0], ["pool", true, 3, 2], ["dve", true, 0, 0], ["sp", false, 0, 0]]);
+  assert.deepEqual(
+    subgraph?.engines.map(({ engine, present, contents }) => [engine, present, contents.instructions, contents.descriptors]),
+    [["pe", true, 1, 0], ["act", true, 0, 0], ["pool", true, 3, 2], ["dve", true, 0, 0], ["sp", false, 0, 0]],
+  );
   assert.deepEqual(subgraph?.dmaQueues, [
     { name: "q_gradient_in", type: "in", owner: "pool", queues: 1, semaphores: [10], fabricPath: null },
     { name: "q_gradient_out", type: "out", owner: "pool", queues: 1, semaphores: [11], fabricPath: null },
@@ -32,112 +54,17 @@ test("the fixture's variables are the published ones, index = id", () => {
   assert.deepEqual(neff.notes.map(({ code }) => code), ["engine-missing"]);
 });
 
-test("every type of variable is read with all its fields", () => {
-  const variables: readonly VariableSpec[] = [
-    { name: "SB", type: "state-buffer", dtype: "float32", shape: [128, 2 ** 32] },
-    { name: "in", type: "input", size: 4, alignment: 64 },
-    { name: "out", type: "output", size: 8 },
-    { name: "tmp", type: "tmp-buf", size: 3, alignment: 2 ** 31, prefix: "p", pipe: 7 },
-    { name: "w", type: "file", data: new Uint8Array(10), alignment: 16, fileName: "deep/w.npy", prefix: "w", pipe: 1 },
-    { name: "v", type: "virtual", size: 5, offset: 2 ** 40, backing: "sharded", fabricPath: "alt", prefix: "v", pipe: 2 },
-    { name: "p", type: "pointer", to: "tmp" },
-    { name: "l", type: "list", of: [1, 2, 3, 1] },
-    { name: "d", type: "dge-table", of: ["in", "v"] },
-    { name: "t", type: "ptr-table", of: [] },
-    { name: "a{b}{12}", type: "remote" },
-  ];
-  const [subgraph] = parseNeff(buildNeff({ subgraphs: [{ variables }] })).subgraphs;
-  const base = { dtype: null, shape: [] };
-  assert.deepEqual(subgraph?.byId, [
-    { type: "state-buffer", name: "SB", varId: 0, dtype: "float32", shape: [128, 4_294_967_296] },
-    { type: "input", name: "in", varId: 1, ...base, size: 4, alignment: 64 },
-    { type: "output", name: "out", varId: 2, ...base, size: 8, alignment: 0 },
-    { type: "tmp-buf", name: "tmp", varId: 3, ...base, size: 3, alignment: 2_147_483_648, prefix: "p", pipe: 7 },
-    { type: "file", name: "w", varId: 4, ...base, size: 10, alignment: 16, prefix: "w", pipe: 1, fileName: "deep/w.npy", member: "sg00/deep/w.npy", fabricPath: "main" },
-    { type: "virtual", name: "v", varId: 5, ...base, size: 5, backingOffset: 2 ** 40, backingBuffer: "sharded", prefix: "v", pipe: 2, fabricPath: "alt" },
-    { type: "pointer", name: "p", varId: 6, ...base, size: 8, referencedVarId: 3 },
-    { type: "list", name: "l", varId: 7, ...base, list: [1, 2, 3, 1] },
-    { type: "dge-table", name: "d", varId: 8, ...base, list: [1, 5] },
-    { type: "ptr-table", name: "t", varId: 9, ...base, list: [] },
-    { type: "remote", name: "a{b}{12}", varId: 10, ...base, base: "a{b}", subgraph: 12 },
-  ]);
-  assert.deepEqual([...new Set(subgraph?.byId.map(({ type }) => type))].sort(), [...VARIABLE_TYPES].sort());
-  assert.deepEqual(subgraph?.byId.map(sizeOfVariable), [0, 4, 8, 3, 10, 5, 8, 0, 0, 0, 0]);
-});
-
-test("a tensor of exactly 4 GiB, and beyond, keeps its size", () => {
-  for (const size of [2 ** 32 - 1, 2 ** 32, 2 ** 32 + 1, 2 ** 40, Number.MAX_SAFE_INTEGER]) {
-    const neff = parseNeff(withVariables({ input: { type: "input", var_id: 0, size }, gradient_in: { type: "virtual", var_id: 3, size: 2 ** 32, backing_variable_off: 2 ** 33 } }));
-    assert.equal(neff.inputs[0]?.size, size);
-    assert.equal(neff.subgraphs[0]?.byId[0]?.type === "input" && neff.subgraphs[0].byId[0].size, size);
-  }
-});
-
-test("P-072 a missing required key is refused with its path", async () => {
-  await invalid(withVariables({ SB: { var_id: 1 } }), /required key is missing/, "$.var.SB.type");
-  await invalid(withVariables({ SB: { type: "state-buffer" } }), /required key is missing/, "$.var.SB.var_id");
-  for (const type of ["input", "output", "tmp-buf", "virtual"]) await invalid(withVariables({ input: { type, var_id: 0 } }), /required key is missing/, "$.var.input.size");
-  await invalid(withVariables({ input: { type: "virtual", var_id: 0, size: 1 } }), /required key is missing/, "$.var.input.backing_variable_off");
-  await invalid(withVariables({ input: { type: "file", var_id: 0, file_name: "x.npy" } }), /required key is missing/, "$.var.input.size");
-  await invalid(withVariables({ input: { type: "file", var_id: 0, size: 1 } }), /without a file name/, "$.var.input.file_name");
-  await invalid(withVariables({ input: { type: "pointer", var_id: 0 } }), /required key is missing/, "$.var.input.referenced_var_id");
-  for (const type of ["list", "dge-table", "ptr-table"]) await invalid(withVariables({ input: { type, var_id: 0 } }), /required key is missing/, "$.var.input.list");
-});
-
-test("numbers are whole, not negative, exact and not quoted", async () => {
-  for (const size of [-1, 1.5, "128", null, true, [], {}, 2 ** 53, 1e300]) {
-    await invalid(withVariables({ input: { type: "input", var_id: 0, size } }), /failed to parse: a whole number from 0 to 9007199254740991 is expected/, "$.var.input.size");
-  }
-  await invalid(withVariables({ input: { type: "input", var_id: 2 ** 32, size: 1 } }), /from 0 to 4294967295/, "$.var.input.var_id");
-  await invalid(withVariables({ gradient_in: { type: "virtual", var_id: 3, size: 2, backing_variable_off: Number.MAX_SAFE_INTEGER } }), /exceed 2\^53/, "$.var.gradient_in.backing_variable_off");
-  await invalid(withText((text) => text.replace('"size": 128', '"size": 18446744073709551615')), /failed to parse/, "$.var.gradient_in.size");
-});
-
-test("a size of 0 is refused for everything that has one", async () => {
-  for (const type of ["input", "output", "tmp-buf"]) await invalid(withVariables({ input: { type, var_id: 0, size: 0 } }), /a variable of 0 bytes/, "$.var.input.size");
-  await invalid(withVariables({ input: { type: "virtual", var_id: 0, size: 0, backing_variable_off: 0 } }), /0 bytes/, "$.var.input.size");
-  await invalid(withVariables({ input: { type: "file", var_id: 0, size: 0, file_name: "x" } }), /0 bytes/, "$.var.input.size");
-  await invalid(withVariables({ input: { type: "pointer", var_id: 0, size: 16, referenced_var_id: 1 } }), /a pointer has 8 bytes, found 16/, "$.var.input.size");
-});
-
-/** Alignment of the variable with id 0. */
-const alignmentOf = (neff: Neff): number | undefined => {
-  const variable = neff.subgraphs[0]?.byId[0];
-  return variable?.type === "input" ? variable.alignment : undefined;
-};
-
-test("P-073 an alignment that is no power of two is refused", async () => {
-  for (const alignment of [3, 4097, 6, 2 ** 52 + 1]) {
-    await invalid(withVariables({ input: { type: "input", var_id: 0, size: 1, alignment } }), new RegExp(`alignment provided not power of 2: ${alignment}`), "$.var.input.alignment");
-  }
-  for (const alignment of [1, 2, 4096, 2 ** 40]) {
-    const neff = parseNeff(withVariables({ input: { type: "input", var_id: 0, size: 128, alignment } }));
-    assert.equal(alignmentOf(neff), alignment);
-  }
-});
-
-test("P-074 an absent alignment and one of 0 are stored as 0", () => {
-  for (const variable of [{ type: "input", var_id: 0, size: 128 }, { type: "input", var_id: 0, size: 128, alignment: 0 }]) {
-    assert.equal(alignmentOf(parseNeff(withVariables({ input: variable }))), 0);
-  }
-});
-
-test("an unknown type and an unknown backing buffer are refused with what is known", async () => {
-  await invalid(withVariables({ input: { type: "tensor", var_id: 0, size: 1 } }), /unknown variable type "tensor", known are state-buffer, file/, "$.var.input.type");
-  await invalid(withVariables({ input: { type: 5, var_id: 0, size: 1 } }), /text is expected, found 5/, "$.var.input.type");
-  await invalid(withVariables({ input: { type: "virtual", var_id: 0, size: 1, backing_variable_off: 0, backing_buf: "remote" } }), /unknown backing buffer "remote"/, "$.var.input.backing_buf");
-});
-
-test("a virtual variable without a backing buffer is local; shared and sharded share an arena", () => {
-  const neff = parseNeff(withVariables({ input: { type: "virtual", var_id: 0, size: 1, backing_variable_off: 0 } }));
-  const [variable] = neff.subgraphs[0]?.byId ?? [];
-  assert.equal(variable?.type === "virtual" && variable.backingBuffer, "local");
-  assert.deepEqual((["local", "main", "shared", "sharded"] as const).map(arenaOf), ["local", "local", "shared", "shared"]);
-});
-
 test("ids with a gap, ids used twice and no output at all are refused", async () => {
-  await invalid(withVariables({ output: { ...FIXTURE_VARIABLES.output, var_id: 5 } }), /unexpected var_ids set: 5 variables need the ids 0 to 4, the highest is 5, 2 is missing/, "$.var");
-  await invalid(withVariables({ output: { ...FIXTURE_VARIABLES.output, var_id: 0 } }), /variables "input" and "output" both have id 0/, "$.var.output.var_id");
+  await invalid(
+    withVariables({ output: { ...FIXTURE_VARIABLES.output, var_id: 5 } }),
+    /unexpected var_ids set: 5 variables need the ids 0 to 4, the highest is 5, 2 is missing/,
+    "$.var",
+  );
+  await invalid(
+    withVariables({ output: { ...FIXTURE_VARIABLES.output, var_id: 0 } }),
+    /variables "input" and "output" both have id 0/,
+    "$.var.output.var_id",
+  );
   await invalid(withVariables({ output: { ...FIXTURE_VARIABLES.output, type: "input" } }), /no outputs/, "$.var");
   await invalid(withKeys({ var: {} }), /no outputs/, "$.var");
   await invalid(withKeys({ var: undefined }), /required key is missing/, "$.var");
@@ -145,11 +72,20 @@ test("ids with a gap, ids used twice and no output at all are refused", async ()
   await invalid(withVariables({ SB: "x" }), /a variable is an object, found "x"/, "$.var.SB");
 });
 
-const second = (id: number): Uint8Array => withText((text) => text.replace('"SB": {', `"input": { "type": "input", "var_id": ${id}, "size": 128 },\n    "SB": {`));
+const second = (id: number): Uint8Array =>
+  withText((text) => text.replace('"SB": {', `"input": { "type": "input", "var_id": ${id}, "size": 128 },\n    "SB": {`));
 
 test("P-079 the same name with another id, or the same id with another name, is refused; both are named", async () => {
-  await refused(second(7), { kind: "invalid-definition", message: /variable "input" is defined twice, with ids 7 and 0/, member: MEMBER, path: "$.var.input" });
-  await refused(withVariables({ other: { type: "input", var_id: 0, size: 1 } }), { kind: "invalid-definition", message: /"input" and "other" both have id 0/ });
+  await refused(second(7), {
+    kind: "invalid-definition",
+    message: /variable "input" is defined twice, with ids 7 and 0/,
+    member: MEMBER,
+    path: "$.var.input",
+  });
+  await refused(withVariables({ other: { type: "input", var_id: 0, size: 1 } }), {
+    kind: "invalid-definition",
+    message: /"input" and "other" both have id 0/,
+  });
 });
 
 test("P-079 the same name and id again is ignored with a note, the first one counts", () => {
@@ -159,36 +95,45 @@ test("P-079 the same name and id again is ignored with a note, the first one cou
 });
 
 test("any other key that occurs twice is refused, comments may", async () => {
-  await refused(withText((text) => text.replace('"name": "definition"', '"name": "definition", "name": "other"')), { kind: "invalid-definition", message: /key "name" occurs twice/, member: MEMBER, path: "$.name" });
-  await refused(withText((text) => text.replace('"type": "state-buffer"', '"type": "state-buffer", "var_id": 1')), { kind: "invalid-definition", message: /key "var_id" occurs twice/, path: "$.var.SB.var_id" });
-  assert.equal(parseNeff(withText((text) => text.replace('"name": "definition"', '"#c": 1, "#c": 2, "name": "definition"'))).subgraphs.length, 1);
+  await refused(withText((text) => text.replace('"name": "definition"', '"name": "definition", "name": "other"')), {
+    kind: "invalid-definition",
+    message: /key "name" occurs twice/,
+    member: MEMBER,
+    path: "$.name",
+  });
+  await refused(withText((text) => text.replace('"type": "state-buffer"', '"type": "state-buffer", "var_id": 1')), {
+    kind: "invalid-definition",
+    message: /key "var_id" occurs twice/,
+    path: "$.var.SB.var_id",
+  });
+  assert.equal(
+    parseNeff(withText((text) => text.replace('"name": "definition"', '"#c": 1, "#c": 2, "name": "definition"'))).subgraphs
+      .length,
+    1,
+  );
 });
 
 test("lists and pointers may only name ids that exist", async () => {
-  await invalid(withVariables({ input: { type: "pointer", var_id: 0, referenced_var_id: 5 } }), /no variable has id 5/, "$.var.input.referenced_var_id");
-  await invalid(withVariables({ input: { type: "list", var_id: 0, list: [1, 9] } }), /no variable has id 9/, "$.var.input.list[1]");
-  await invalid(withVariables({ input: { type: "dge-table", var_id: 0, list: [1, -1] } }), /a whole number from 0/, "$.var.input.list[1]");
-  await invalid(withVariables({ input: { type: "dge-table", var_id: 0, list: 1 } }), /an array is expected, found 1/, "$.var.input.list");
-});
-
-test("a list of 42 ids survives", () => {
-  const variables: VariableSpec[] = [{ name: "out", type: "output", size: 1 }, ...Array.from({ length: 41 }, (_, index): VariableSpec => ({ name: `i${index}`, type: "input", size: 4 + index }))];
-  const of = variables.map((_, index) => 41 - index);
-  const [subgraph] = parseNeff(buildNeff({ subgraphs: [{ variables: [...variables, { name: "table", type: "dge-table", of }] }] })).subgraphs;
-  assert.deepEqual(subgraph?.byId[42], { type: "dge-table", name: "table", varId: 42, dtype: null, shape: [], list: of });
-});
-
-test("a remote variable's name has to carry its reference", async () => {
-  for (const name of ["SB", "SB{}", "{1}", "SB{x}", "SB{1} ", "SB{-1}"]) {
-    await refused(withVariables({ [name]: { type: "remote", var_id: name === "SB" ? 1 : 5 } }), { kind: "invalid-definition", message: /failed to resolve remote variable/, member: MEMBER });
-  }
-});
-
-test("names may begin with a dash, hold dots, braces and keys of the language", () => {
-  const names = ["-t125_i0_RematSpillSave0_sg0000", "reshape.2--x", "__proto__", "constructor", "toString", "a b", "ü", "x".repeat(4096)];
-  const [subgraph] = parseNeff(buildNeff({ subgraphs: [{ variables: [...names.map((name): VariableSpec => ({ name, type: "virtual", size: 1, offset: 0 })), { name: "o", type: "output", size: 1 }] }] })).subgraphs;
-  assert.deepEqual(subgraph?.byId.map(({ name }) => name), [...names, "o"]);
-  assert.throws(() => parseNeff(buildNeff({ subgraphs: [{ variables: [{ name: "x".repeat(4097), type: "output", size: 1 }] }] })), /name has 4097 characters, at most 4096/);
+  await invalid(
+    withVariables({ input: { type: "pointer", var_id: 0, referenced_var_id: 5 } }),
+    /no variable has id 5/,
+    "$.var.input.referenced_var_id",
+  );
+  await invalid(
+    withVariables({ input: { type: "list", var_id: 0, list: [1, 9] } }),
+    /no variable has id 9/,
+    "$.var.input.list[1]",
+  );
+  await invalid(
+    withVariables({ input: { type: "dge-table", var_id: 0, list: [1, -1] } }),
+    /a whole number from 0/,
+    "$.var.input.list[1]",
+  );
+  await invalid(
+    withVariables({ input: { type: "dge-table", var_id: 0, list: 1 } }),
+    /an array is expected, found 1/,
+    "$.var.input.list",
+  );
 });
 
 test("more variables than the limit are refused", () => {
@@ -201,20 +146,49 @@ test("queues need a known owner, 1 to 16 queues and at most 32 semaphores", asyn
   const queue = (changes: object): Uint8Array => withKeys({ dma_queue: { q: { owner: "sp", type: "in", ...changes } } });
   await invalid(queue({ owner: "gpsimd" }), /owner is one of pe, act, pool, dve, sp, found "gpsimd"/, "$.dma_queue.q.owner");
   await invalid(queue({ num_queues: 17 }), /1 to 16 queues/, "$.dma_queue.q.num_queues");
-  await invalid(queue({ semaphore_set: Array.from({ length: 33 }, () => 1) }), /at most 32 semaphores, found 33/, "$.dma_queue.q.semaphore_set");
+  await invalid(
+    queue({ semaphore_set: Array.from({ length: 33 }, () => 1) }),
+    /at most 32 semaphores, found 33/,
+    "$.dma_queue.q.semaphore_set",
+  );
   await invalid(queue({ semaphore: -1 }), /whole number/, "$.dma_queue.q.semaphore");
-  assert.deepEqual(parseNeff(queue({ num_queues: 16, semaphore_set: [1, 2], fabric_path: "alt" })).subgraphs[0]?.dmaQueues[0], { name: "q", type: "in", owner: "sp", queues: 16, semaphores: [1, 2], fabricPath: "alt" });
+  assert.deepEqual(parseNeff(queue({ num_queues: 16, semaphore_set: [1, 2], fabric_path: "alt" })).subgraphs[0]?.dmaQueues[0], {
+    name: "q",
+    type: "in",
+    owner: "sp",
+    queues: 16,
+    semaphores: [1, 2],
+    fabricPath: "alt",
+  });
 });
 
 test("collective streams, groups and custom-operator libraries are kept", () => {
-  const [subgraph] = parseNeff(withKeys({ cc_streams: { num_streams: 3 }, replica_groups: [[0, 1], [2]], src_target_pairs: [[0, 1]], ucode_lib: "lib.json", neff_features: ["a", "b"] })).subgraphs;
+  const [subgraph] = parseNeff(
+    withKeys({
+      cc_streams: { num_streams: 3 },
+      replica_groups: [[0, 1], [2]],
+      src_target_pairs: [[0, 1]],
+      ucode_lib: "lib.json",
+      neff_features: ["a", "b"],
+    }),
+  ).subgraphs;
   assert.equal(subgraph?.ccStreams, 3);
-  assert.deepEqual([subgraph?.replicaGroups, subgraph?.sourceTargetPairs, subgraph?.ucodeLibraries, subgraph?.features], [[[0, 1], [2]], [[0, 1]], ["lib.json"], ["a", "b"]]);
+  assert.deepEqual([subgraph?.replicaGroups, subgraph?.sourceTargetPairs, subgraph?.ucodeLibraries, subgraph?.features], [
+    [[0, 1], [2]],
+    [[0, 1]],
+    ["lib.json"],
+    ["a", "b"],
+  ]);
 });
 
 const RIGHT: Reservation = { type: "evtaccel", basePartition: 0, partitions: 128, offset: 0x37ff8, size: 8 };
 const reserved = (target: string, reservations: readonly Reservation[] | null): Neff =>
-  parseNeff(buildNeff({ target, subgraphs: [{ variables: [{ name: "o", type: "output", size: 1 }], reservations } satisfies DefinitionSpec] }));
+  parseNeff(
+    buildNeff({
+      target,
+      subgraphs: [{ variables: [{ name: "o", type: "output", size: 1 }], reservations } satisfies DefinitionSpec],
+    }),
+  );
 
 test("C-134 on cayman each wrong value of a reservation is refused, the right one passes", () => {
   assert.deepEqual(reserved("cayman", [RIGHT]).notes, []);
@@ -225,7 +199,12 @@ test("C-134 on cayman each wrong value of a reservation is refused, the right on
     [{ size: 16 }, /must have 8 bytes, it has 16/, "size"],
   ];
   for (const [change, message, key] of wrong) {
-    assert.throws(() => reserved("cayman", [{ ...RIGHT, ...change }]), (error) => error instanceof NeffError && error.status === 2 && message.test(error.message) && error.where.path === `$.runtime_statebuffer_reservation[0].${key}`);
+    assert.throws(
+      () => reserved("cayman", [{ ...RIGHT, ...change }]),
+      (error) =>
+        error instanceof NeffError && error.status === 2 && message.test(error.message) &&
+        error.where.path === `$.runtime_statebuffer_reservation[0].${key}`,
+    );
   }
 });
 
@@ -241,11 +220,17 @@ test("C-135 the same wrong reservation passes on the other architectures", () =>
 test("C-137 a missing reservation on cayman is only noted", () => {
   for (const none of [[], null]) {
     const neff = reserved("cayman", none);
-    assert.deepEqual(neff.notes.map(({ code, message }) => [code, /has no evtaccel reservation on SBUF/.test(message)]), [["no-reservation", true]]);
+    assert.deepEqual(neff.notes.map(({ code, message }) => [code, /has no evtaccel reservation on SBUF/.test(message)]), [[
+      "no-reservation",
+      true,
+    ]]);
   }
   assert.equal(reserved("sunda", null).subgraphs[0]?.reservations, null);
 });
 
 test("C-133 another type of reservation is refused", () => {
-  assert.throws(() => reserved("cayman", [{ ...RIGHT, type: "other" }]), /unknown reservation type "other", only evtaccel exists/);
+  assert.throws(
+    () => reserved("cayman", [{ ...RIGHT, type: "other" }]),
+    /unknown reservation type "other", only evtaccel exists/,
+  );
 });

@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { buildModel, type DefinitionSpec, diffNeffs, type ModelSpec, type NeffSpec, parseNeff, replaceMember, writeNeff } from "../../lib/neff/mod.ts";
+import {
+  buildModel,
+  type DefinitionSpec,
+  diffNeffs,
+  type ModelSpec,
+  type NeffSpec,
+  parseNeff,
+  replaceMember,
+  writeNeff,
+} from "../../lib/neff/mod.ts";
 import { corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 
 const definition: DefinitionSpec = {
@@ -13,7 +22,13 @@ const definition: DefinitionSpec = {
     { name: "y", type: "output", size: 64 },
   ],
   queues: { q: { owner: "sp", semaphores: [8] } },
-  engines: { pe: { instructions: 2 }, sp: { instructions: 1, blocks: [{ queue: "q", transfers: [{ from: { variable: "x", bytes: 64 }, to: { variable: "y", bytes: 64 } }] }] } },
+  engines: {
+    pe: { instructions: 2 },
+    sp: {
+      instructions: 1,
+      blocks: [{ queue: "q", transfers: [{ from: { variable: "x", bytes: 64 }, to: { variable: "y", bytes: 64 } }] }],
+    },
+  },
 };
 const base: ModelSpec = { subgraphs: [definition], extraMembers: [{ name: "sg00/debug_info_pe.dbg", data: "one" }] };
 const spec = buildModel(base);
@@ -23,17 +38,25 @@ const text = (change: (old: string) => string) => (old: Uint8Array): string => c
 test("a file is identical to itself and to the same bytes", () => {
   const diff = diffNeffs(read(spec), read(spec));
   assert.deepEqual([diff.verdict, diff.header, diff.facts, diff.members], ["identical", [], [], []]);
-  assert.ok(diff.subgraphs.every(({ variables, categories }) => variables.length === 0 && categories.every(({ delta }) => delta === 0)));
+  assert.ok(
+    diff.subgraphs.every(({ variables, categories }) => variables.length === 0 && categories.every(({ delta }) => delta === 0)),
+  );
 });
 
 test("same program, different build: uuid, name, debug members, formatting, storage and compiler do not matter", () => {
   const variations: readonly (readonly [string, NeffSpec])[] = [
-    ["uuid and name", { ...spec, header: { ...spec.header, uuid: "11".repeat(16), name: "/other/host/model.neff", buildVersion: "b" } }],
+    ["uuid and name", {
+      ...spec,
+      header: { ...spec.header, uuid: "11".repeat(16), name: "/other/host/model.neff", buildVersion: "b" },
+    }],
     ["debug text", replaceMember(spec, "sg00/debug_info_pe.dbg", () => "two")],
     ["debug member gone", { ...spec, members: spec.members.filter(({ name }) => !name.endsWith(".dbg")) }],
     ["compiler", replaceMember(spec, "info.json", text((old) => old.replace("0.0.0+neuron-dmem", "9.9.9")))],
     ["formatting", replaceMember(spec, "sg00/def.json", text((old) => JSON.stringify(JSON.parse(old))))],
-    ["comments", replaceMember(spec, "sg00/def.json", text((old) => old.replace("{", '{ "#built-by": "somebody", "pe_dbg": ["x.dbg"],')))],
+    [
+      "comments",
+      replaceMember(spec, "sg00/def.json", text((old) => old.replace("{", '{ "#built-by": "somebody", "pe_dbg": ["x.dbg"],'))),
+    ],
     ["storage", { ...spec, compression: "none", dialect: "pax" }],
     ["order", { ...spec, members: [...spec.members].reverse() }],
     ["padding", { ...spec, padTo: 10_240 }],
@@ -47,11 +70,28 @@ test("same program, different build: uuid, name, debug members, formatting, stor
 });
 
 test("what a device would notice makes two files different, and is named", () => {
-  const instruction = diffNeffs(read(spec), read(replaceMember(spec, "sg00/PE.bin", (old) => old.map((byte, index) => (index === 5 ? byte ^ 1 : byte)))));
+  const instruction = diffNeffs(
+    read(spec),
+    read(replaceMember(spec, "sg00/PE.bin", (old) => old.map((byte, index) => (index === 5 ? byte ^ 1 : byte)))),
+  );
   assert.equal(instruction.verdict, "different");
-  assert.deepEqual(instruction.members, [{ name: "sg00/PE.bin", category: "code", change: "changed", aBytes: 128, bBytes: 128, matters: true }]);
-  const weight = diffNeffs(read(spec), read(replaceMember(spec, "sg00/value_w.npy", (old) => old.map((byte, index) => (index === 130 ? 7 : byte)))));
-  assert.deepEqual(weight.members.map(({ name, category, matters }) => [name, category, matters]), [["sg00/value_w.npy", "constant", true]]);
+  assert.deepEqual(instruction.members, [{
+    name: "sg00/PE.bin",
+    category: "code",
+    change: "changed",
+    aBytes: 128,
+    bBytes: 128,
+    matters: true,
+  }]);
+  const weight = diffNeffs(
+    read(spec),
+    read(replaceMember(spec, "sg00/value_w.npy", (old) => old.map((byte, index) => (index === 130 ? 7 : byte)))),
+  );
+  assert.deepEqual(weight.members.map(({ name, category, matters }) => [name, category, matters]), [[
+    "sg00/value_w.npy",
+    "constant",
+    true,
+  ]]);
   const target = diffNeffs(read(spec), parseNeff(writeNeff(buildModel({ ...base, target: "mariana" }))));
   assert.deepEqual([target.verdict, target.facts], ["different", [{ field: "target", a: "cayman", b: "mariana" }]]);
   const bits = diffNeffs(read(spec), read({ ...spec, header: { ...spec.header, featureBits: 0x800n } }));
@@ -73,16 +113,44 @@ test("changes are told by variable and by category", () => {
   const diff = diffNeffs(read(spec), read(buildModel({ ...base, subgraphs: [changed, definition] })));
   assert.equal(diff.verdict, "different");
   const [sg00, sg01] = diff.subgraphs;
-  assert.deepEqual(sg00?.variables.map(({ name, change, type }) => [name, change, type]), [["t", "added", "tmp-buf"], ["v", "changed", "virtual"], ["w", "removed", "file"], ["x", "changed", "input"], ["y", "changed", "output"]]);
+  assert.deepEqual(sg00?.variables.map(({ name, change, type }) => [name, change, type]), [
+    ["t", "added", "tmp-buf"],
+    ["v", "changed", "virtual"],
+    ["w", "removed", "file"],
+    ["x", "changed", "input"],
+    ["y", "changed", "output"],
+  ]);
   assert.deepEqual(sg00?.variables.find(({ name }) => name === "x")?.fields, [{ field: "size", a: 64, b: 128 }]);
-  assert.deepEqual(sg00?.variables.find(({ name }) => name === "v")?.fields, [{ field: "varId", a: 3, b: 2 }, { field: "backingOffset", a: 0, b: 50 }]);
+  assert.deepEqual(sg00?.variables.find(({ name }) => name === "v")?.fields, [{ field: "varId", a: 3, b: 2 }, {
+    field: "backingOffset",
+    a: 0,
+    b: 50,
+  }]);
   const delta = Object.fromEntries(sg00?.categories.map(({ category, delta: bytes }) => [category, bytes]) ?? []);
-  assert.deepEqual(delta, { code: 0, constants: -32, inputs: 64, outputs: 0, "private buffers": 10, scratchpad: 50, "DMA descriptors": 0, variables: 0 });
-  assert.deepEqual([sg01?.name, sg01?.onlyIn, sg01?.categories.find(({ category }) => category === "code")], ["sg01", "b", { category: "code", a: 0, b: 192, delta: 192 }]);
+  assert.deepEqual(delta, {
+    code: 0,
+    constants: -32,
+    inputs: 64,
+    outputs: 0,
+    "private buffers": 10,
+    scratchpad: 50,
+    "DMA descriptors": 0,
+    variables: 0,
+  });
+  assert.deepEqual([sg01?.name, sg01?.onlyIn, sg01?.categories.find(({ category }) => category === "code")], ["sg01", "b", {
+    category: "code",
+    a: 0,
+    b: 192,
+    delta: 192,
+  }]);
 });
 
-test("two real builds of one kernel for two compilers differ; each is identical to itself", { skip: skipWithoutCorpus, timeout: 120_000 }, () => {
-  const model = (name: string): ReturnType<typeof parseNeff> => parseNeff(new Uint8Array(readFileSync(corpusPath(`neff/${name}`))));
+test("two real builds of one kernel for two compilers differ; each is identical to itself", {
+  skip: skipWithoutCorpus,
+  timeout: 120_000,
+}, () => {
+  const model = (name: string): ReturnType<typeof parseNeff> =>
+    parseNeff(new Uint8Array(readFileSync(corpusPath(`neff/${name}`))));
   const [old, recent] = [model("sunda-lnc1-ncc2.0-stream_fd1k.neff"), model("sunda-lnc1-ncc2.18-stream_fd1k.neff")];
   const diff = diffNeffs(old, recent);
   assert.deepEqual(diff.facts.map(({ field }) => field), ["compiler", "paddingBytes", "pax"]);

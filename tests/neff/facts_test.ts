@@ -76,7 +76,11 @@ test("every fact of every real model equals the independently computed one", { s
       assert.deepEqual(ours[key], value, `${name}: ${key}`);
       compared++;
     }
-    assert.equal(featureBits(BigInt(String(facts["feature_bits"]))).length, (facts["feature_names"] as unknown[]).length, `${name}: named bits`);
+    assert.equal(
+      featureBits(BigInt(String(facts["feature_bits"]))).length,
+      (facts["feature_names"] as unknown[]).length,
+      `${name}: named bits`,
+    );
   }
   t.diagnostic(`${compared} facts of ${corpusFacts().length} files`);
   assert.ok(compared >= 27 * 24);
@@ -96,25 +100,35 @@ test("a NEFF inside a protobuf file reads the same as the file taken out of it",
   assert.deepEqual(wrapped.notes.map(({ code }) => code), ["wrapped"]);
 });
 
-test("P-124 every variable reference in the real files' DMA entries lies inside its variable", { skip, timeout: 120_000 }, (t) => {
-  let references = 0;
-  let entries = 0;
-  for (const facts of corpusFacts()) {
-    const name = String(facts["file"]);
-    for (const subgraph of parseNeff(bytesOf(name)).subgraphs) {
-      entries += subgraph.dmaDescriptors;
-      for (const { inside, reference, variable } of dmaReferences(subgraph)) {
-        references++;
-        assert.ok(variable !== undefined && inside, `${name} ${subgraph.name}: ${reference.variable}+${reference.offset} extent ${reference.extent}`);
+test(
+  "P-124 every variable reference in the real files' DMA entries lies inside its variable",
+  { skip, timeout: 120_000 },
+  (t) => {
+    let references = 0;
+    let entries = 0;
+    for (const facts of corpusFacts()) {
+      const name = String(facts["file"]);
+      for (const subgraph of parseNeff(bytesOf(name)).subgraphs) {
+        entries += subgraph.dmaDescriptors;
+        for (const { inside, reference, variable } of dmaReferences(subgraph)) {
+          references++;
+          assert.ok(
+            variable !== undefined && inside,
+            `${name} ${subgraph.name}: ${reference.variable}+${reference.offset} extent ${reference.extent}`,
+          );
+        }
       }
     }
-  }
-  t.diagnostic(`DMA references inside their variables: ${references} of ${references}, in ${entries} entries`);
-  assert.equal(references, 69_651);
-  assert.equal(entries, 34_825);
-});
+    t.diagnostic(`DMA references inside their variables: ${references} of ${references}, in ${entries} entries`);
+    assert.equal(references, 69_651);
+    assert.equal(entries, 34_825);
+  },
+);
 
-test("blocks are unique in their queue, owned by the engine that carries them and use the queue's semaphores", { skip, timeout: 120_000 }, (t) => {
+test("blocks are unique in their queue, owned by the engine that carries them and use the queue's semaphores", {
+  skip,
+  timeout: 120_000,
+}, (t) => {
   let blocks = 0;
   for (const name of corpusModels().filter((model) => model.endsWith(".neff"))) {
     for (const subgraph of parseNeff(bytesOf(name)).subgraphs) {
@@ -142,17 +156,45 @@ test("P-071 the real files' variables are those of the condensed listing", { ski
   assert.deepEqual(
     sg00?.byId.map((variable) => [variable.varId, variable.name, variable.type]),
     [
-      [0, "SB", "state-buffer"], [1, "input0", "input"], [2, "input1", "input"], [3, "input2", "input"], [4, "input3", "input"], [5, "input4", "input"],
-      [6, "reshape.2_sg0000", "virtual"], [7, "get_tuple_element.1_sg0000", "virtual"], [8, "convert.9_sg0000", "virtual"], [9, "output0", "output"],
-      [10, "identity_599_sg0000", "file"], [11, "SB{1}", "remote"], [12, "DGETable0", "dge-table"],
+      [0, "SB", "state-buffer"],
+      [1, "input0", "input"],
+      [2, "input1", "input"],
+      [3, "input2", "input"],
+      [4, "input3", "input"],
+      [5, "input4", "input"],
+      [6, "reshape.2_sg0000", "virtual"],
+      [7, "get_tuple_element.1_sg0000", "virtual"],
+      [8, "convert.9_sg0000", "virtual"],
+      [9, "output0", "output"],
+      [10, "identity_599_sg0000", "file"],
+      [11, "SB{1}", "remote"],
+      [12, "DGETable0", "dge-table"],
     ],
   );
-  assert.deepEqual(sg00?.variables.get("DGETable0"), { name: "DGETable0", varId: 12, type: "dge-table", dtype: null, shape: [], list: [1, 3, 2, 5, 4, 9] });
-  assert.deepEqual(sg01?.variables.get("SB{0}"), { name: "SB{0}", varId: 9, type: "remote", dtype: null, shape: [], base: "SB", subgraph: 0 });
+  assert.deepEqual(sg00?.variables.get("DGETable0"), {
+    name: "DGETable0",
+    varId: 12,
+    type: "dge-table",
+    dtype: null,
+    shape: [],
+    list: [1, 3, 2, 5, 4, 9],
+  });
+  assert.deepEqual(sg01?.variables.get("SB{0}"), {
+    name: "SB{0}",
+    varId: 9,
+    type: "remote",
+    dtype: null,
+    shape: [],
+    base: "SB",
+    subgraph: 0,
+  });
   assert.equal(sg00?.variables.get("output0")?.varId, 9);
   assert.equal(sg01?.variables.get("output0")?.varId, 7);
   const gathered = [...dmaReferences(sg00 as NonNullable<typeof sg00>)].filter(({ entry }) => entry.from.length > 1);
-  assert.deepEqual(gathered.map(({ reference, side }) => [side, reference.variable]), [["from", "SB"], ["from", "SB{1}"], ["to", "SB"]]);
+  assert.deepEqual(gathered.map(({ reference, side }) => [side, reference.variable]), [["from", "SB"], ["from", "SB{1}"], [
+    "to",
+    "SB",
+  ]]);
 });
 
 test("inputs follow the host graph, outputs are listed once, shapes give the sizes", { skip, timeout: 120_000 }, () => {
@@ -174,13 +216,32 @@ test("inputs follow the host graph, outputs are listed once, shapes give the siz
 });
 
 test("reading with payloads left in the file gives the same NEFF", { skip, timeout: 120_000 }, async () => {
-  const shown = (value: unknown): string => JSON.stringify(value, (key, item: unknown) => (typeof item === "bigint" ? String(item) : item instanceof Map ? [...item.keys()] : key === "head" || key === "bytes" ? undefined : item));
+  const shown = (value: unknown): string =>
+    JSON.stringify(
+      value,
+      (key, item: unknown) => (typeof item === "bigint"
+        ? String(item)
+        : item instanceof Map
+        ? [...item.keys()]
+        : key === "head" || key === "bytes"
+        ? undefined
+        : item),
+    );
   for (const name of corpusModels()) {
     const progress: number[] = [];
-    const streamed = await readNeff(corpusPath(`neff/${name}`), { retain: "definitions", verifyHash: true, onProgress: (done, total) => progress.push(done / total) });
+    const streamed = await readNeff(corpusPath(`neff/${name}`), {
+      retain: "definitions",
+      verifyHash: true,
+      onProgress: (done, total) => progress.push(done / total),
+    });
     assert.equal(shown(streamed), shown(parseNeff(bytesOf(name))), name);
     assert.equal(progress.at(-1), 1);
-    assert.equal([...streamed.members.values()].filter((member) => member.name.endsWith(".bin") && member.size > 4096 && member.bytes !== null).length, 0);
+    assert.equal(
+      [...streamed.members.values()].filter((member) =>
+        member.name.endsWith(".bin") && member.size > 4096 && member.bytes !== null
+      ).length,
+      0,
+    );
   }
 });
 
@@ -188,7 +249,14 @@ test("the whole file as a Blob, a URL and bytes reads alike", { skip, timeout: 1
   const name = "sunda-lnc1-ncc2.0-stream_fd1k.neff";
   const bytes = bytesOf(name);
   const expected = summarizeNeff(parseNeff(bytes), "");
-  for (const source of [bytes, new Blob([bytes as Uint8Array<ArrayBuffer>]), new URL(`file://${corpusPath(`neff/${name}`)}`), bytes.buffer as ArrayBuffer]) {
+  for (
+    const source of [
+      bytes,
+      new Blob([bytes as Uint8Array<ArrayBuffer>]),
+      new URL(`file://${corpusPath(`neff/${name}`)}`),
+      bytes.buffer as ArrayBuffer,
+    ]
+  ) {
     for (const retain of ["all", "definitions"] as const) {
       assert.deepEqual(summarizeNeff(await readNeff(source, { retain, verifyHash: true }), ""), expected);
     }

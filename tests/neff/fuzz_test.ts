@@ -1,6 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { constantPayload, dmaReferences, HEADER_OFFSETS, type MemberSpec, type Neff, NeffError, type NeffSpec, parseNeff, readNeff, summarizeNeff, writeNeff } from "../../lib/neff/mod.ts";
+import {
+  constantPayload,
+  dmaReferences,
+  HEADER_OFFSETS,
+  type MemberSpec,
+  type Neff,
+  NeffError,
+  type NeffSpec,
+  parseNeff,
+  readNeff,
+  summarizeNeff,
+  writeNeff,
+} from "../../lib/neff/mod.ts";
 import { fixtureSpec } from "../support/neff_fixture.ts";
 import { smallSpec, wrapInProtobuf } from "../support/neff_small.ts";
 
@@ -55,12 +67,32 @@ function mutate(bytes: Uint8Array, next: (below: number) => number): Uint8Array 
     else if (kind === 4) result[at] = (result[at] as number) ^ (1 << next(8));
     else if (kind === 5) result.copyWithin(at, next(result.length), next(result.length));
     else if (kind === 6) result = result.slice(0, at);
-    else result = new Uint8Array(Buffer.concat([result.subarray(0, at), Uint8Array.from({ length: 1 + next(9) }, () => INTERESTING[next(INTERESTING.length)] as number), result.subarray(at)]));
+    else {result = new Uint8Array(Buffer.concat([
+        result.subarray(0, at),
+        Uint8Array.from({ length: 1 + next(9) }, () => INTERESTING[next(INTERESTING.length)] as number),
+        result.subarray(at),
+      ]));}
   }
   return result;
 }
 
-const WORDS = ["-1", "0", "1.5", "1e400", "18446744073709551615", "9007199254740992", '""', "null", "true", "[]", "{}", '"x"', "[[]]", '"../x"', '"\\u0000"'];
+const WORDS = [
+  "-1",
+  "0",
+  "1.5",
+  "1e400",
+  "18446744073709551615",
+  "9007199254740992",
+  '""',
+  "null",
+  "true",
+  "[]",
+  "{}",
+  '"x"',
+  "[[]]",
+  '"../x"',
+  '"\\u0000"',
+];
 
 /** Replaces a number, a text or a word of a JSON text by something a writer would not put there. */
 function mutateJson(text: string, next: (below: number) => number): string {
@@ -77,7 +109,10 @@ function mutateMember(spec: NeffSpec, next: (below: number) => number): NeffSpec
     if (place !== index) return member;
     const data = typeof member.data === "string" ? member.data : new TextDecoder("latin1").decode(member.data as Uint8Array);
     if (member.name.endsWith(".json") && next(4) > 0) return { ...member, data: mutateJson(data, next) };
-    return { ...member, data: mutate(typeof member.data === "string" ? new TextEncoder().encode(member.data) : (member.data as Uint8Array), next) };
+    return {
+      ...member,
+      data: mutate(typeof member.data === "string" ? new TextEncoder().encode(member.data) : (member.data as Uint8Array), next),
+    };
   });
   return { ...spec, members };
 }
@@ -107,7 +142,12 @@ test("only our errors escape from sound archives with edited members", LONG, (t)
 });
 
 test("only our errors escape from every prefix of a file", () => {
-  for (const [name, file] of [["bare", bare], ["zipped", zipped], ["wrapped", wrapped], ["fixture", writeNeff(fixtureSpec())]] as const) {
+  for (
+    const [name, file] of [["bare", bare], ["zipped", zipped], ["wrapped", wrapped], [
+      "fixture",
+      writeNeff(fixtureSpec()),
+    ]] as const
+  ) {
     let lastRead = -1;
     for (let length = 0; length < file.length; length += length < 1200 ? 13 : 53) {
       if (attempt(file.subarray(0, length), `${name} cut to ${length}`) === "read") lastRead = length;
@@ -119,7 +159,26 @@ test("only our errors escape from every prefix of a file", () => {
 });
 
 test("only our errors escape from numbers at their edges in every header field", () => {
-  const edges = [0n, 1n, 2n, 3n, 511n, 1023n, 1024n, 1025n, 2n ** 31n, 2n ** 32n - 1n, 2n ** 32n, 2n ** 53n - 1n, 2n ** 53n, 2n ** 63n, 2n ** 64n - 1n, BigInt(bare.length), BigInt(bare.length - 1024), BigInt(bare.length - 1025)];
+  const edges = [
+    0n,
+    1n,
+    2n,
+    3n,
+    511n,
+    1023n,
+    1024n,
+    1025n,
+    2n ** 31n,
+    2n ** 32n - 1n,
+    2n ** 32n,
+    2n ** 53n - 1n,
+    2n ** 53n,
+    2n ** 63n,
+    2n ** 64n - 1n,
+    BigInt(bare.length),
+    BigInt(bare.length - 1024),
+    BigInt(bare.length - 1025),
+  ];
   let cases = 0;
   for (const file of [bare, zipped]) {
     for (const [field, offset] of Object.entries(HEADER_OFFSETS)) {
@@ -140,7 +199,21 @@ test("numbers at their edges in every tar header are ours to refuse", () => {
   const tarStart = 1024;
   for (let block = tarStart; block < bare.length; block += 512) {
     if (bare[block + 257] !== 0x75) continue;
-    for (const [at, text] of [[124, "77777777777\0"], [124, "00000000000\0"], [124, "00000000001\0"], [100, "\x80\xff\xff\xff\xff\xff\xff\xff"], [124, "\x80\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"], [124, "           \0"], [136, "99999999999\0"], [156, "x"], [156, "L"], [156, "g"], [257, "\0\0\0\0\0\0\0\0"]] as const) {
+    for (
+      const [at, text] of [
+        [124, "77777777777\0"],
+        [124, "00000000000\0"],
+        [124, "00000000001\0"],
+        [100, "\x80\xff\xff\xff\xff\xff\xff\xff"],
+        [124, "\x80\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"],
+        [124, "           \0"],
+        [136, "99999999999\0"],
+        [156, "x"],
+        [156, "L"],
+        [156, "g"],
+        [257, "\0\0\0\0\0\0\0\0"],
+      ] as const
+    ) {
       const copy = bare.slice();
       copy.set(Buffer.from(text, "latin1"), block + at);
       copy.fill(0x20, block + 148, block + 156);

@@ -15,7 +15,10 @@ const concat = (...parts: readonly Uint8Array[]): Uint8Array => new Uint8Array(B
 
 /** A NEFF around a payload that the writer would not make. */
 function around(payload: Uint8Array): Uint8Array {
-  return concat(encodeHeader({ pkgVersion: 2, headerSize: HEADER_BYTES, dataSize: payload.length, major: 1, numTpb: 1, lncSize: 1 }), payload);
+  return concat(
+    encodeHeader({ pkgVersion: 2, headerSize: HEADER_BYTES, dataSize: payload.length, major: 1, numTpb: 1, lncSize: 1 }),
+    payload,
+  );
 }
 
 /** Reads in memory and as a stream and checks that both agree. */
@@ -73,13 +76,19 @@ test("header fields that may be there are skipped: extra, name, comment, header 
   const rich = concat(plain.subarray(0, 3), Uint8Array.of(2 | 4 | 8 | 16), plain.subarray(4, 10), fields, plain.subarray(10));
   assert.equal(gzipHeaderBytes(rich, 0, 0), 10 + fields.length);
   assert.equal((await bothWays(around(rich))).archive.tarBytes, tar.length);
-  for (let length = 0; length < 10 + fields.length; length++) assert.equal(gzipHeaderBytes(rich.subarray(0, length), 0, 0), undefined, `${length} bytes`);
+  for (let length = 0; length < 10 + fields.length; length++) {
+    assert.equal(gzipHeaderBytes(rich.subarray(0, length), 0, 0), undefined, `${length} bytes`);
+  }
 });
 
 test("a payload cut anywhere inside the stream is truncated, at the byte where it ends", async () => {
   const stream = new Uint8Array(gzipSync(tar));
   for (const length of [11, 12, 100, stream.length - 100, stream.length - 9, stream.length - 8, stream.length - 1]) {
-    await refused(around(stream.subarray(0, length)), { kind: "truncated", message: /gzip stream is cut off/, offset: BASE + length });
+    await refused(around(stream.subarray(0, length)), {
+      kind: "truncated",
+      message: /gzip stream is cut off/,
+      offset: BASE + length,
+    });
   }
   await refused(around(stream.subarray(0, 9)), { kind: "truncated", message: /header is incomplete/, offset: BASE + 9 });
 });
@@ -92,15 +101,26 @@ test("a wrong byte is damaged: header, deflate data, CRC and length each at thei
     return around(copy);
   };
   await refused(broken(3, 0xe0), { kind: "damaged", message: /reserved flags 0xe0/, offset: BASE + 3 });
-  await refused(broken(stream.length - 8, (stream[stream.length - 8] as number) ^ 1), { kind: "damaged", message: /CRC-32 is 0x[0-9a-f]{8}, the trailer says/, offset: BASE + stream.length - 8 });
-  await refused(broken(stream.length - 4, (stream[stream.length - 4] as number) ^ 1), { kind: "damaged", message: /it holds \d+ bytes, the trailer says \d+/, offset: BASE + stream.length - 4 });
+  await refused(broken(stream.length - 8, (stream[stream.length - 8] as number) ^ 1), {
+    kind: "damaged",
+    message: /CRC-32 is 0x[0-9a-f]{8}, the trailer says/,
+    offset: BASE + stream.length - 8,
+  });
+  await refused(broken(stream.length - 4, (stream[stream.length - 4] as number) ^ 1), {
+    kind: "damaged",
+    message: /it holds \d+ bytes, the trailer says \d+/,
+    offset: BASE + stream.length - 4,
+  });
 });
 
 test("damaged deflate data is found at its byte", () => {
   const stored = gzipStored(tar);
   const copy = stored.slice();
   copy[11] = (copy[11] as number) ^ 0x10; // length of the stored block against its complement
-  assert.throws(() => gunzip(copy, options), (error) => error instanceof NeffError && error.kind === "damaged" && error.where.offset === BASE + 14);
+  assert.throws(
+    () => gunzip(copy, options),
+    (error) => error instanceof NeffError && error.kind === "damaged" && error.where.offset === BASE + 14,
+  );
 });
 
 test("a bomb is refused by its ratio before it is unpacked", async () => {
@@ -114,15 +134,25 @@ test("a bomb with a lying trailer is refused too", () => {
   const bomb = new Uint8Array(gzipSync(new Uint8Array(64 * 1024 * 1024), { level: 9 }));
   for (const claim of [0, 512, 0xffff_fe00, 0x12345]) {
     new DataView(bomb.buffer).setUint32(bomb.length - 4, claim, true);
-    assert.throws(() => parseNeff(around(bomb)), (error) => error instanceof NeffError && /unpacks to more than|trailer says/.test(error.message), `${claim}`);
+    assert.throws(
+      () => parseNeff(around(bomb)),
+      (error) => error instanceof NeffError && /unpacks to more than|trailer says/.test(error.message),
+      `${claim}`,
+    );
   }
 });
 
 test("limits can be set: inflated bytes, and bytes held in memory", async () => {
   const file = writeNeff(fixtureSpec());
   await assert.rejects(readNeff(file, { limits: { tarBytes: 20_000 } }), /unpacks to more than 20000 bytes/);
-  await assert.rejects(readNeff(file, { retain: "definitions", limits: { tarBytes: 20_000 } }), /unpacks to more than 20000 bytes/);
-  await assert.rejects(readNeff(file, { limits: { heldBytes: 20_000 } }), (error) => error instanceof NeffError && error.kind === "limit" && /retain/.test(error.hint ?? ""));
+  await assert.rejects(
+    readNeff(file, { retain: "definitions", limits: { tarBytes: 20_000 } }),
+    /unpacks to more than 20000 bytes/,
+  );
+  await assert.rejects(
+    readNeff(file, { limits: { heldBytes: 20_000 } }),
+    (error) => error instanceof NeffError && error.kind === "limit" && /retain/.test(error.hint ?? ""),
+  );
   assert.equal((await readNeff(file, { retain: "definitions", limits: { heldBytes: 20_000 } })).subgraphs.length, 1);
   await assert.rejects(readNeff(file, { limits: { fileBytes: 20_000 } }), /at most 20000 are read into memory/);
 });

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decodeHeader, encodeHeader, HEADER_BYTES, HEADER_OFFSETS, looksLikeNeff, parseNeff, writeNeff } from "../../lib/neff/mod.ts";
+import {
+  decodeHeader,
+  encodeHeader,
+  HEADER_BYTES,
+  HEADER_OFFSETS,
+  looksLikeNeff,
+  parseNeff,
+  writeNeff,
+} from "../../lib/neff/mod.ts";
 import { placements, refused } from "../support/neff_bytes.ts";
 import { fixtureSpec } from "../support/neff_fixture.ts";
 
@@ -69,11 +77,34 @@ test("text in the header that is too long for its field is cut and stays ended",
 });
 
 test("checks run in the runtime's order and answer its status numbers", async () => {
-  await refused(patched(HEADER_OFFSETS.headerSize, u64(BigInt(fixture.length))), { kind: "not-a-neff", message: /header size 21527 does not fit/, offset: 8 });
-  await refused(patched(HEADER_OFFSETS.major, u64(3n)), { kind: "unsupported", status: 10, message: /version 3\.0 is not supported, accepted are 0\.x to 2\.x/, offset: 0x18 });
-  await refused(patched(HEADER_OFFSETS.featureBits, u64(1n << 27n)), { kind: "unsupported", status: 10, message: /needs features 0x8000000 .*supported are 0x7ffffff/, offset: 0x220 });
-  await refused(patched(HEADER_OFFSETS.dataSize, u64(0x5018n)), { kind: "truncated", message: /announces 20504 bytes of payload, the file has 20503 \(1 missing\)/, offset: 21_527 });
-  await refused(patched(HEADER_OFFSETS.pkgVersion, u64(3n)), { kind: "unsupported", status: 10, message: /packager version 3/, offset: 0 });
+  await refused(patched(HEADER_OFFSETS.headerSize, u64(BigInt(fixture.length))), {
+    kind: "not-a-neff",
+    message: /header size 21527 does not fit/,
+    offset: 8,
+  });
+  await refused(patched(HEADER_OFFSETS.major, u64(3n)), {
+    kind: "unsupported",
+    status: 10,
+    message: /version 3\.0 is not supported, accepted are 0\.x to 2\.x/,
+    offset: 0x18,
+  });
+  await refused(patched(HEADER_OFFSETS.featureBits, u64(1n << 27n)), {
+    kind: "unsupported",
+    status: 10,
+    message: /needs features 0x8000000 .*supported are 0x7ffffff/,
+    offset: 0x220,
+  });
+  await refused(patched(HEADER_OFFSETS.dataSize, u64(0x5018n)), {
+    kind: "truncated",
+    message: /announces 20504 bytes of payload, the file has 20503 \(1 missing\)/,
+    offset: 21_527,
+  });
+  await refused(patched(HEADER_OFFSETS.pkgVersion, u64(3n)), {
+    kind: "unsupported",
+    status: 10,
+    message: /packager version 3/,
+    offset: 0,
+  });
   await refused(patched(HEADER_OFFSETS.dataSize, u64(0n)), { kind: "damaged", message: /payload of 0 bytes/, offset: 0x10 });
   // The version is looked at before the sizes, the sizes before the packager.
   const both = patched(HEADER_OFFSETS.major, u64(9n));
@@ -82,7 +113,8 @@ test("checks run in the runtime's order and answer its status numbers", async ()
 });
 
 test("feature bits 27 to 62 stop a file of major 2 only, bit 63 never does", () => {
-  const withBits = (major: number, featureBits: bigint): Uint8Array => writeNeff({ ...fixtureSpec(), header: { ...fixtureSpec().header, major, featureBits } });
+  const withBits = (major: number, featureBits: bigint): Uint8Array =>
+    writeNeff({ ...fixtureSpec(), header: { ...fixtureSpec().header, major, featureBits } });
   for (let bit = 0n; bit < 64n; bit++) {
     const refuses = bit >= 27n && bit <= 62n;
     if (refuses) assert.throws(() => parseNeff(withBits(2, 1n << bit)), /needs features/, `bit ${bit}`);

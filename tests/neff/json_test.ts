@@ -9,7 +9,8 @@ import { placements, refused } from "../support/neff_bytes.ts";
 import { fixtureSpec } from "../support/neff_fixture.ts";
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
-const parse = (bytes: Uint8Array, duplicates: "report" | "ignore" = "report"): ReturnType<typeof parseJson> => parseJson(bytes, { member: "m.json", limits: DEFAULT_LIMITS, duplicates });
+const parse = (bytes: Uint8Array, duplicates: "report" | "ignore" = "report"): ReturnType<typeof parseJson> =>
+  parseJson(bytes, { member: "m.json", limits: DEFAULT_LIMITS, duplicates });
 
 function fault(bytes: Uint8Array): NeffError {
   try {
@@ -61,17 +62,24 @@ test("text that is not UTF-8 is refused at its first wrong byte", async () => {
     copy[100] = 0xe4;
     return copy;
   });
-  await refused(writeNeff(latin), { kind: "damaged", message: /not UTF-8.*sg00\/def\.json byte 10[01]/, member: "sg00/def.json" });
+  await refused(writeNeff(latin), {
+    kind: "damaged",
+    message: /not UTF-8.*sg00\/def\.json byte 10[01]/,
+    member: "sg00/def.json",
+  });
 });
 
 test("keys that occur twice are found, wherever they are, and the first one stays", () => {
   const document = parse(encode('{"a": {"x": 1, "y": [{"k": 1, "k": 2}], "x": 3}, "b": "a:b:c", "a": 4}'));
   assert.deepEqual(document.value, { a: { x: 1, y: [{ k: 1 }] }, b: "a:b:c" });
-  assert.deepEqual(document.duplicates.map(({ path, parent, key, offset, first, second }) => [path, parent, key, offset, first, second]), [
-    ["$.a.y[0].k", "$.a.y[0]", "k", 30, 1, 2],
-    ["$.a.x", "$.a", "x", 40, 1, 3],
-    ["$.a", "$", "a", 63, { x: 1, y: [{ k: 1 }] }, 4],
-  ]);
+  assert.deepEqual(
+    document.duplicates.map(({ path, parent, key, offset, first, second }) => [path, parent, key, offset, first, second]),
+    [
+      ["$.a.y[0].k", "$.a.y[0]", "k", 30, 1, 2],
+      ["$.a.x", "$.a", "x", 40, 1, 3],
+      ["$.a", "$", "a", 63, { x: 1, y: [{ k: 1 }] }, 4],
+    ],
+  );
   assert.deepEqual(parse(encode('{"a": 1, "a": 2}'), "ignore").duplicates, []);
   assert.deepEqual(parse(encode('{"a": ":", "\\u0061": 1}')).duplicates.length, 1);
 });
@@ -88,7 +96,10 @@ test("depth and length are bounded", () => {
   assert.match(fault(nested(65)).message, /nested more than 64 deep/);
   assert.match(fault(encode("[".repeat(1_000_000))).message, /nested more than 64 deep/);
   assert.match(fault(encode('{"a":'.repeat(100_000))).message, /nested/);
-  assert.throws(() => parseJson(nested(9), { member: "m", limits: { ...DEFAULT_LIMITS, jsonBytes: 17 }, duplicates: "report" }), /18 bytes, at most 17/);
+  assert.throws(
+    () => parseJson(nested(9), { member: "m", limits: { ...DEFAULT_LIMITS, jsonBytes: 17 }, duplicates: "report" }),
+    /18 bytes, at most 17/,
+  );
 });
 
 test("a string of many megabytes that is not closed is refused without a fuss", () => {
@@ -107,7 +118,7 @@ test("the slow parser agrees with JSON.parse on every valid text", () => {
 
 test("the slow parser refuses what JSON.parse refuses", () => {
   fc.assert(
-    fc.property(fc.json({ maxDepth: 3 }), fc.nat(), fc.constantFrom(..."{}[]\",:0e-. x\\"), (text, at, char) => {
+    fc.property(fc.json({ maxDepth: 3 }), fc.nat(), fc.constantFrom(...'{}[]",:0e-. x\\'), (text, at, char) => {
       const place = at % (text.length + 1);
       const changed = text.slice(0, place) + char + text.slice(place + 1);
       let valid = true;

@@ -1,7 +1,21 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { buildModel, buildNeff, constantPayload, encodeNpy, encodeNpyHeader, type FileVariable, type Neff, NeffError, parseNeff, readNeff, readNpyHeader, replaceMember, writeNeff } from "../../lib/neff/mod.ts";
+import {
+  buildModel,
+  buildNeff,
+  constantPayload,
+  encodeNpy,
+  encodeNpyHeader,
+  type FileVariable,
+  type Neff,
+  NeffError,
+  parseNeff,
+  readNeff,
+  readNpyHeader,
+  replaceMember,
+  writeNeff,
+} from "../../lib/neff/mod.ts";
 import { corpusModels, corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 import { placements, refused } from "../support/neff_bytes.ts";
 
@@ -23,14 +37,26 @@ test("headers of version 1, 2 and 3 are read wherever the bytes lie", () => {
   const npy = encodeNpy({ descr: "<V2", shape: [6, 8], data });
   assert.equal(npy.length, 128 + 96);
   for (const [where, bytes] of placements(npy)) {
-    assert.deepEqual(readNpyHeader(bytes, "m"), { version: "1.0", dataOffset: 128, descr: "<V2", fortranOrder: false, shape: [6, 8] }, where);
+    assert.deepEqual(readNpyHeader(bytes, "m"), {
+      version: "1.0",
+      dataOffset: 128,
+      descr: "<V2",
+      fortranOrder: false,
+      shape: [6, 8],
+    }, where);
   }
   for (const major of [2, 3]) {
     const text = "{'descr': '|i1', 'fortran_order': True, 'shape': (96,), }\n";
     const bytes = new Uint8Array(12 + text.length + 96);
     bytes.set([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, major, 0, text.length, 0, 0, 0]);
     bytes.set(new TextEncoder().encode(text), 12);
-    assert.deepEqual(readNpyHeader(bytes, "m"), { version: `${major}.0`, dataOffset: 12 + text.length, descr: "|i1", fortranOrder: true, shape: [96] });
+    assert.deepEqual(readNpyHeader(bytes, "m"), {
+      version: `${major}.0`,
+      dataOffset: 12 + text.length,
+      descr: "|i1",
+      fortranOrder: true,
+      shape: [96],
+    });
   }
 });
 
@@ -53,7 +79,12 @@ test("two bytes of magic decide, the length has to fit", () => {
   assert.throws(() => readNpyHeader(change(0, 0), "m"), /invalid numpy: it does not begin with 93 4E/);
   assert.throws(() => readNpyHeader(change(1, 0), "m"), /invalid numpy/);
   assert.equal(readNpyHeader(change(2, 0), "m").dataOffset, 128);
-  assert.throws(() => readNpyHeader(change(9, 0xff), "m"), (error) => error instanceof NeffError && /its header ends at \d+, the member has 224 bytes/.test(error.message) && error.where.memberOffset === 8);
+  assert.throws(
+    () => readNpyHeader(change(9, 0xff), "m"),
+    (error) =>
+      error instanceof NeffError && /its header ends at \d+, the member has 224 bytes/.test(error.message) &&
+      error.where.memberOffset === 8,
+  );
   assert.throws(() => readNpyHeader(npy.subarray(0, 9), "m"), /cut off after 9 bytes/);
   assert.throws(() => readNpyHeader(new Uint8Array(0), "m"), /invalid numpy/);
 });
@@ -62,7 +93,11 @@ test("a constant's payload is a view behind the numpy header, or the whole of an
   for (const [where, bytes] of placements(writeNeff(model))) {
     const neff = parseNeff(bytes);
     const payload = constantPayload(neff, neff.subgraphs[0] as never, file(neff, "w"));
-    assert.deepEqual([payload.offset, payload.size, Buffer.compare(payload.bytes ?? new Uint8Array(0), data)], [128, 96, 0], where);
+    assert.deepEqual(
+      [payload.offset, payload.size, Buffer.compare(payload.bytes ?? new Uint8Array(0), data)],
+      [128, 96, 0],
+      where,
+    );
     assert.equal(payload.bytes?.buffer, neff.members.get("sg00/value_w.npy")?.bytes?.buffer);
     const raw = constantPayload(neff, neff.subgraphs[0] as never, file(neff, "raw"));
     assert.deepEqual([raw.offset, raw.size, raw.member.name], [0, 50, "sg00/value_raw.bin"]);
@@ -70,7 +105,15 @@ test("a constant's payload is a view behind the numpy header, or the whole of an
 });
 
 test("with payloads left in the file their place is known all the same", async () => {
-  const big = buildNeff({ subgraphs: [{ variables: [{ name: "w", type: "file", data: new Uint8Array(300_000), arrayShape: [300_000] }, { name: "o", type: "output", size: 1 }] }] });
+  const big = buildNeff({
+    subgraphs: [{
+      variables: [{ name: "w", type: "file", data: new Uint8Array(300_000), arrayShape: [300_000] }, {
+        name: "o",
+        type: "output",
+        size: 1,
+      }],
+    }],
+  });
   const neff = await readNeff(big, { retain: "definitions" });
   const payload = constantPayload(neff, neff.subgraphs[0] as never, file(neff, "w"));
   assert.deepEqual([payload.bytes, payload.offset, payload.size], [null, 128, 300_000]);
@@ -82,13 +125,26 @@ test("a raw constant is no code", () => {
 
 test("a payload of another size than the variable, or none at all, is refused", async () => {
   const sized = replaceMember(model, "sg00/value_w.npy", (old) => old.subarray(0, old.length - 1));
-  await refused(writeNeff(sized), { kind: "invalid-definition", message: /payload of variable "w" has 95 bytes, its size is 96/, member: "sg00/value_w.npy" });
+  await refused(writeNeff(sized), {
+    kind: "invalid-definition",
+    message: /payload of variable "w" has 95 bytes, its size is 96/,
+    member: "sg00/value_w.npy",
+  });
   const raw = replaceMember(model, "sg00/value_raw.bin", (old) => new Uint8Array(old.length + 1));
-  await refused(writeNeff(raw), { kind: "invalid-definition", message: /payload of variable "raw" has 51 bytes, its size is 50/, member: "sg00/value_raw.bin" });
+  await refused(writeNeff(raw), {
+    kind: "invalid-definition",
+    message: /payload of variable "raw" has 51 bytes, its size is 50/,
+    member: "sg00/value_raw.bin",
+  });
   const broken = replaceMember(model, "sg00/value_w.npy", () => "not numpy");
   await refused(writeNeff(broken), { kind: "damaged", message: /invalid numpy/, member: "sg00/value_w.npy" });
   const gone = { ...model, members: model.members.filter(({ name }) => name !== "sg00/value_w.npy") };
-  await refused(writeNeff(gone), { kind: "invalid-definition", message: /the constant "sg00\/value_w\.npy" is not in the archive/, member: "sg00/def.json", path: "$.var.w.file_name" });
+  await refused(writeNeff(gone), {
+    kind: "invalid-definition",
+    message: /the constant "sg00\/value_w\.npy" is not in the archive/,
+    member: "sg00/def.json",
+    path: "$.var.w.file_name",
+  });
 });
 
 test("the real models' constants are numpy 1.0 with their data at 128", { skip: skipWithoutCorpus, timeout: 120_000 }, (t) => {

@@ -3,7 +3,20 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { diffNeffs, MANIFEST_NAME, type Neff, NeffError, packFolder, packNeff, parseNeff, readNeff, summarizeNeff, unpackNeff, unpackNeffTo, writeNeff } from "../../lib/neff/mod.ts";
+import {
+  diffNeffs,
+  MANIFEST_NAME,
+  type Neff,
+  NeffError,
+  packFolder,
+  packNeff,
+  parseNeff,
+  readNeff,
+  summarizeNeff,
+  unpackNeff,
+  unpackNeffTo,
+  writeNeff,
+} from "../../lib/neff/mod.ts";
 import { corpusModels, corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 import { fixtureSpec } from "../support/neff_fixture.ts";
 import { smallSpec } from "../support/neff_small.ts";
@@ -11,7 +24,14 @@ import { smallSpec } from "../support/neff_small.ts";
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 /** All a plan is made of. */
-const planOf = (neff: Neff): unknown => neff.subgraphs.map(({ byId, codeBytes, dmaDescriptors, reservations, name }) => ({ name, byId, codeBytes, dmaDescriptors, reservations }));
+const planOf = (neff: Neff): unknown =>
+  neff.subgraphs.map(({ byId, codeBytes, dmaDescriptors, reservations, name }) => ({
+    name,
+    byId,
+    codeBytes,
+    dmaDescriptors,
+    reservations,
+  }));
 
 async function inFolder(run: (folder: string) => Promise<void>): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "pack-"));
@@ -23,14 +43,24 @@ async function inFolder(run: (folder: string) => Promise<void>): Promise<void> {
 }
 
 test("unpacking and packing gives the same plan, members, order and uuid, every time the same bytes", () => {
-  for (const [name, bytes] of [["small", writeNeff(smallSpec())], ["fixture", writeNeff(fixtureSpec())], ["bare", writeNeff(fixtureSpec(1))]] as const) {
+  for (
+    const [name, bytes] of [["small", writeNeff(smallSpec())], ["fixture", writeNeff(fixtureSpec())], [
+      "bare",
+      writeNeff(fixtureSpec(1)),
+    ]] as const
+  ) {
     const neff = parseNeff(bytes);
     const files = unpackNeff(neff);
     const packed = packNeff(files);
     const again = parseNeff(packed.bytes);
     assert.deepEqual(planOf(again), planOf(neff), name);
     assert.deepEqual([...again.members.keys()], [...neff.members.keys()]);
-    assert.deepEqual([again.header.uuid, again.header.pkgVersion, again.archive.format, again.archive.hashMatches], [neff.header.uuid, neff.header.pkgVersion, neff.archive.format, true]);
+    assert.deepEqual([again.header.uuid, again.header.pkgVersion, again.archive.format, again.archive.hashMatches], [
+      neff.header.uuid,
+      neff.header.pkgVersion,
+      neff.archive.format,
+      true,
+    ]);
     assert.deepEqual([packed.unchanged, packed.added, packed.removed], [true, [], []]);
     assert.equal(Buffer.compare(packNeff([...files].reverse()).bytes, packed.bytes), 0);
     assert.notEqual(diffNeffs(neff, again).verdict, "different", name);
@@ -40,14 +70,18 @@ test("unpacking and packing gives the same plan, members, order and uuid, every 
 });
 
 test("every real model survives a folder", { skip: skipWithoutCorpus, timeout: 120_000 }, async () => {
-  const models = corpusModels().filter((name) => name.endsWith(".neff") && readFileSync(corpusPath(`neff/${name}`)).length < 600_000);
+  const models = corpusModels().filter((name) =>
+    name.endsWith(".neff") && readFileSync(corpusPath(`neff/${name}`)).length < 600_000
+  );
   assert.ok(models.length >= 20);
   await inFolder(async (folder) => {
     for (const [index, name] of models.entries()) {
       const neff = await readNeff(corpusPath(`neff/${name}`));
       // Every fourth one goes through the disk, the others stay in memory.
       const target = join(folder, String(index));
-      const packed = index % 4 === 0 ? await unpackNeffTo(neff, target).then(() => packFolder(target)) : packNeff(unpackNeff(neff));
+      const packed = index % 4 === 0
+        ? await unpackNeffTo(neff, target).then(() => packFolder(target))
+        : packNeff(unpackNeff(neff));
       const again = parseNeff(packed.bytes);
       assert.deepEqual(planOf(again), planOf(neff), name);
       assert.deepEqual(summarizeNeff(again, "").subgraphs, summarizeNeff(neff, "").subgraphs);
@@ -59,7 +93,10 @@ test("every real model survives a folder", { skip: skipWithoutCorpus, timeout: 1
 test("changed content gets a uuid of its own; added and removed files are told", () => {
   const neff = parseNeff(writeNeff(smallSpec()));
   const files = unpackNeff(neff);
-  const changed = packNeff([...files.filter(({ path }) => path !== "info.json"), { path: "debug_info/notes.txt", bytes: encode("x") }]);
+  const changed = packNeff([...files.filter(({ path }) => path !== "info.json"), {
+    path: "debug_info/notes.txt",
+    bytes: encode("x"),
+  }]);
   assert.deepEqual([changed.unchanged, changed.added, changed.removed], [false, ["debug_info/notes.txt"], ["info.json"]]);
   const again = parseNeff(changed.bytes);
   assert.notEqual(again.header.uuid, neff.header.uuid);
@@ -78,9 +115,25 @@ test("a folder without a manifest packs with sorted members and default header",
 test("names cannot leave the folder, nor need one place twice", async () => {
   const refuses = (names: readonly string[], message: RegExp): void => {
     const neff = parseNeff(writeNeff(smallSpec()));
-    const members = new Map([...neff.members, ...names.map((name) => [name, { name, size: 0, offset: 0, mode: 0o644, bytes: new Uint8Array(0), head: new Uint8Array(0) }] as const)]);
-    assert.throws(() => unpackNeff({ ...neff, members }), (error) => error instanceof NeffError && error.kind === "unsafe-name" && message.test(error.message));
-    assert.throws(() => packNeff(names.map((path) => ({ path, bytes: new Uint8Array(0) })).concat(names.includes(MANIFEST_NAME) ? [{ path: "../x", bytes: new Uint8Array(0) }] : [])), NeffError);
+    const members = new Map([
+      ...neff.members,
+      ...names.map((name) =>
+        [name, { name, size: 0, offset: 0, mode: 0o644, bytes: new Uint8Array(0), head: new Uint8Array(0) }] as const
+      ),
+    ]);
+    assert.throws(
+      () => unpackNeff({ ...neff, members }),
+      (error) => error instanceof NeffError && error.kind === "unsafe-name" && message.test(error.message),
+    );
+    assert.throws(
+      () =>
+        packNeff(
+          names.map((path) => ({ path, bytes: new Uint8Array(0) })).concat(
+            names.includes(MANIFEST_NAME) ? [{ path: "../x", bytes: new Uint8Array(0) }] : [],
+          ),
+        ),
+      NeffError,
+    );
   };
   refuses(["../evil"], /has "\.\." in its path/);
   refuses(["a/../../evil"], /has "\.\." in its path/);
@@ -122,8 +175,12 @@ test("unpacking needs a new or empty folder, packing regular files", async () =>
 
 test("a manifest that was edited by hand is checked", () => {
   const files = unpackNeff(parseNeff(writeNeff(smallSpec())));
-  const edited = (change: (text: string) => string): (() => unknown) => () =>
-    packNeff(files.map((file) => (file.path === MANIFEST_NAME ? { ...file, bytes: encode(change(new TextDecoder().decode(file.bytes))) } : file)));
+  const edited = (change: (text: string) => string): () => unknown => () =>
+    packNeff(
+      files.map((
+        file,
+      ) => (file.path === MANIFEST_NAME ? { ...file, bytes: encode(change(new TextDecoder().decode(file.bytes))) } : file)),
+    );
   assert.throws(edited(() => "{"), NeffError);
   assert.throws(edited((text) => text.replace('"manifest": 1', '"manifest": 2')), /neff-manifest\.json \$\.manifest/);
   assert.throws(edited((text) => text.replace('"0x800"', '"many"')), /feature bits "many"/);
@@ -131,7 +188,10 @@ test("a manifest that was edited by hand is checked", () => {
 });
 
 test("a NEFF read without its payloads cannot be unpacked", async () => {
-  const bytes = writeNeff({ ...smallSpec(), members: [...smallSpec().members, { name: "big.dbg", data: new Uint8Array(100_000) }] });
+  const bytes = writeNeff({
+    ...smallSpec(),
+    members: [...smallSpec().members, { name: "big.dbg", data: new Uint8Array(100_000) }],
+  });
   const neff = await readNeff(bytes, { retain: "definitions" });
   assert.equal(neff.members.get("big.dbg")?.bytes, null);
   assert.throws(() => unpackNeff(neff), /Cannot unpack big\.dbg: its bytes were not kept/);

@@ -31,7 +31,12 @@ test("the samples hold what they are for", () => {
   const summary = summarizeNeff(mlp, "mlp.neff");
   assert.equal(mlp.target, "sunda");
   assert.deepEqual(summary.subgraphs[0]?.scratchpad, { highWaterBytes: 131_072, sumBytes: 163_840 });
-  assert.deepEqual(mlp.inputs.map(({ name, shape, dtype, size }) => ({ name, shape, dtype, size })), [{ name: "x", shape: [128, 128], dtype: "bfloat16", size: 32_768 }]);
+  assert.deepEqual(mlp.inputs.map(({ name, shape, dtype, size }) => ({ name, shape, dtype, size })), [{
+    name: "x",
+    shape: [128, 128],
+    dtype: "bfloat16",
+    size: 32_768,
+  }]);
   const attention = parseNeff(sampleBytes("attention_lnc2.neff"));
   assert.equal(attention.header.lncSize, 2);
   assert.equal(summarizeNeff(attention, "").header.featureBits, "0x209c00");
@@ -40,5 +45,10 @@ test("the samples hold what they are for", () => {
   const every = parseNeff(sampleBytes("every_type.neff"));
   const types = new Set(every.subgraphs.flatMap(({ byId }) => byId.map(({ type }) => type)));
   assert.deepEqual([...types].sort(), [...VARIABLE_TYPES].sort());
-  assert.deepEqual(every.subgraphs.map((subgraph) => [scratchpadNeed(subgraph, "local").highWaterBytes, scratchpadNeed(subgraph, "shared").highWaterBytes]), [[20_480, 49_152], [20_480, 49_152]]);
+  assert.deepEqual(
+    every.subgraphs.map((
+      subgraph,
+    ) => [scratchpadNeed(subgraph, "local").highWaterBytes, scratchpadNeed(subgraph, "shared").highWaterBytes]),
+    [[20_480, 49_152], [20_480, 49_152]],
+  );
 });

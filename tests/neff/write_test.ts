@@ -32,7 +32,11 @@ test("the fixture's members have their published sizes and checksums", () => {
     "sg00/pe.asm": [153, "f29523f090390ca0ca86df1706b3679b"],
     "sg00/pool.json": [1042, "5c5e481d63f667a737e6c634741d49e0"],
   };
-  const members = new Map(fixtureMembers().map(({ name, data }) => [name, typeof data === "string" ? new TextEncoder().encode(data) : (data as Uint8Array)]));
+  const members = new Map(
+    fixtureMembers().map((
+      { name, data },
+    ) => [name, typeof data === "string" ? new TextEncoder().encode(data) : (data as Uint8Array)]),
+  );
   for (const [name, [size, sum]] of Object.entries(published)) {
     const bytes = members.get(name) as Uint8Array;
     assert.equal(bytes.length, size, name);
@@ -61,7 +65,13 @@ test("the three writers give the same bytes in every form of storage", async () 
   try {
     for (const compression of ["gzip", "stored", "none"] as const) {
       for (const packager of [1, 2] as const) {
-        const spec = { ...fixtureSpec(packager), compression, padTo: 10_240, trailing: Uint8Array.of(1, 2, 3), members: [...fixtureMembers(), { name: "sg00/big.dbg", data: big }] };
+        const spec = {
+          ...fixtureSpec(packager),
+          compression,
+          padTo: 10_240,
+          trailing: Uint8Array.of(1, 2, 3),
+          members: [...fixtureMembers(), { name: "sg00/big.dbg", data: big }],
+        };
         const whole = writeNeff(spec);
         assert.deepEqual(parseNeff(whole).members.get("sg00/big.dbg")?.bytes, big);
         const path = join(directory, "out.neff");
@@ -111,7 +121,9 @@ test("a producer may reuse its buffer from piece to piece", async () => {
     },
   };
   for (const compression of ["gzip", "stored", "none"] as const) {
-    const file = await collect(neffChunks({ ...fixtureSpec(), compression, members: [...fixtureMembers(), { name: "w.bin", data }] }));
+    const file = await collect(
+      neffChunks({ ...fixtureSpec(), compression, members: [...fixtureMembers(), { name: "w.bin", data }] }),
+    );
     const bytes = parseNeff(file).members.get("w.bin")?.bytes;
     assert.ok(bytes?.every((byte, at) => byte === Math.floor(at / 70_000)), compression);
   }

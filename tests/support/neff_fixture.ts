@@ -52,14 +52,25 @@ export const FIXTURE_VARIABLES = {
   gradient_in: { "#file-name": "gradient_in-simout.npy", "#transfer-type": "tmp-buf", size: 128, type: "tmp-buf", var_id: 3 },
   gradient_out: { "#file-name": "gradient_out-simout.npy", "#transfer-type": "tmp-buf", size: 128, type: "tmp-buf", var_id: 4 },
   input: { "#transfer-type": "input", element_size: 4, internal_shape: [1, 1, 1, 32], size: 128, type: "input", var_id: 0 },
-  output: { "#file-name": "value_nn__output:0-simout.npy", "#transfer-type": "output", element_size: 4, internal_shape: [1, 1, 1, 32], size: 128, type: "output", var_id: 2 },
+  output: {
+    "#file-name": "value_nn__output:0-simout.npy",
+    "#transfer-type": "output",
+    element_size: 4,
+    internal_shape: [1, 1, 1, 32],
+    size: 128,
+    type: "output",
+    var_id: 2,
+  },
 };
 
 /** The definition, for tests that vary it. */
 export const FIXTURE_DEFINITION = {
   act: "act.json",
   debug_info: { wavegraph: "wavegraph-bin.json" },
-  dma_queue: { q_gradient_in: { owner: "pool", semaphore: 10, type: "in" }, q_gradient_out: { owner: "pool", semaphore: 11, type: "out" } },
+  dma_queue: {
+    q_gradient_in: { owner: "pool", semaphore: 10, type: "in" },
+    q_gradient_out: { owner: "pool", semaphore: 11, type: "out" },
+  },
   dve: "dve.json",
   git_version: "",
   name: "definition",
@@ -72,16 +83,38 @@ export const FIXTURE_DEFINITION = {
 };
 
 const transfer = (from: string, to: string, queue: string): unknown => ({
-  desc: [{ from, from_off: 0, from_sizes: [128, 1], from_steps: [1, 128], to, to_off: 0, to_sizes: [128, 1], to_steps: [1, 128] }],
+  desc: [{
+    from,
+    from_off: 0,
+    from_sizes: [128, 1],
+    from_steps: [1, 128],
+    to,
+    to_off: 0,
+    to_sizes: [128, 1],
+    to_steps: [1, 128],
+  }],
   id: 0,
   queue,
 });
 
-const engine = (name: string): string => json({ dma: [], instr: `${name}.bin`, name: name === "pe" ? "pe_array_json" : `${name}_array_json` });
+const engine = (name: string): string =>
+  json({ dma: [], instr: `${name}.bin`, name: name === "pe" ? "pe_array_json" : `${name}_array_json` });
 
-const POOL = { dma: [transfer("input", "gradient_in", "q_gradient_in"), transfer("gradient_out", "output", "q_gradient_out")], instr: "pool.bin", name: "pool_array_json" };
+const POOL = {
+  dma: [transfer("input", "gradient_in", "q_gradient_in"), transfer("gradient_out", "output", "q_gradient_out")],
+  instr: "pool.bin",
+  name: "pool_array_json",
+};
 
-const ACT = { act_info: "act_info.json", act_semaphore: 9, activation_function_sets: [], activation_functions: [], dma: [], instr: "act.bin", name: "act_array_json" };
+const ACT = {
+  act_info: "act_info.json",
+  act_semaphore: 9,
+  activation_function_sets: [],
+  activation_functions: [],
+  dma: [],
+  instr: "act.bin",
+  name: "act_array_json",
+};
 
 const PE_BIN = program([[0, "c8100000 040a1316 00000000 040a0000 03000000 04000000 20000000 00000000 01"]]);
 
@@ -91,9 +124,11 @@ const POOL_BIN = program(
   [[0, "a0100000 040b0000"]],
 );
 
-const PE_ASM = "PSEUDO_TRIGGER_COLLECTIVE $S[10]>0 $S[22]++@complete ctype=ALL_REDUCE input_tensor_id=3 output_tensor_id=4 num_elements=32 dtype=fp32 op=ADD group_id=0;\n";
+const PE_ASM =
+  "PSEUDO_TRIGGER_COLLECTIVE $S[10]>0 $S[22]++@complete ctype=ALL_REDUCE input_tensor_id=3 output_tensor_id=4 num_elements=32 dtype=fp32 op=ADD group_id=0;\n";
 
-const POOL_ASM = "PSEUDO_DMA_TRIGGER q_gradient_in block_id=0;\nPSEUDO_DMA_TRIGGER $S[22]>0 q_gradient_out block_id=0;\nEVENT_SEMAPHORE $S[11]>0;\n";
+const POOL_ASM =
+  "PSEUDO_DMA_TRIGGER q_gradient_in block_id=0;\nPSEUDO_DMA_TRIGGER $S[22]>0 q_gradient_out block_id=0;\nEVENT_SEMAPHORE $S[11]>0;\n";
 
 /** The nineteen members in their published order. */
 export function fixtureMembers(definition: unknown = FIXTURE_DEFINITION): MemberSpec[] {

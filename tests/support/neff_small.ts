@@ -1,4 +1,4 @@
-import { type MemberSpec, type NeffSpec, encodeNpy } from "../../lib/neff/mod.ts";
+import { encodeNpy, type MemberSpec, type NeffSpec } from "../../lib/neff/mod.ts";
 
 /**
  * The smallest model that has a bit of everything the reader looks at: it is parsed
@@ -25,12 +25,34 @@ export function smallSpec(): NeffSpec {
     },
     version: "0.6",
   };
-  const transfer = { from: "in", from_off: 0, from_sizes: [64, 1], from_steps: [1, 64], to: "SB", to_off: 0, to_sizes: [1, 64], to_steps: [1, 262_144] };
-  const gather = { from_arr: [{ from: "SB", from_sizes: [4], from_steps: [1] }, { from: "w" }], op: "add", to: "out", to_off: 60, to_sizes: [4], to_steps: [1] };
+  const transfer = {
+    from: "in",
+    from_off: 0,
+    from_sizes: [64, 1],
+    from_steps: [1, 64],
+    to: "SB",
+    to_off: 0,
+    to_sizes: [1, 64],
+    to_steps: [1, 262_144],
+  };
+  const gather = {
+    from_arr: [{ from: "SB", from_sizes: [4], from_steps: [1] }, { from: "w" }],
+    op: "add",
+    to: "out",
+    to_off: 60,
+    to_sizes: [4],
+    to_steps: [1],
+  };
   const graph = {
     nodes: [
       { op: "null", name: "in", inputs: [] },
-      { op: "tvm_op", name: "k", attrs: { func_name: "__kelf", kelf: "kelf-0.json" }, inputs: [[0, 0, 0]], output_names: ["out"] },
+      {
+        op: "tvm_op",
+        name: "k",
+        attrs: { func_name: "__kelf", kelf: "kelf-0.json" },
+        inputs: [[0, 0, 0]],
+        output_names: ["out"],
+      },
     ],
     arg_nodes: [0],
     heads: [[1, 0, 0]],
@@ -39,10 +61,16 @@ export function smallSpec(): NeffSpec {
   };
   const members: MemberSpec[] = [
     { name: "info.json", data: json({ tool_version: "1.0" }) },
-    { name: "kelf-0.json", data: json({ graphs: [{ definition: "sg00/def.json", name: "sg00" }], target: "cayman", version: "0.5" }) },
+    {
+      name: "kelf-0.json",
+      data: json({ graphs: [{ definition: "sg00/def.json", name: "sg00" }], target: "cayman", version: "0.5" }),
+    },
     { name: "neff.json", data: json(graph) },
     { name: "sg00/SP.bin", data: new Uint8Array(64) },
-    { name: "sg00/SP.json", data: json({ dma: [{ id: 0, queue: "q", semaphore: 8, desc: [transfer, gather] }], instr: "SP.bin", name: "SP" }) },
+    {
+      name: "sg00/SP.json",
+      data: json({ dma: [{ id: 0, queue: "q", semaphore: 8, desc: [transfer, gather] }], instr: "SP.bin", name: "SP" }),
+    },
     { name: "sg00/def.json", data: json(definition) },
     { name: "sg00/w.npy", data: encodeNpy({ descr: "<f4", shape: [8], data: new Uint8Array(32) }) },
   ];
@@ -57,8 +85,13 @@ export function wrapInProtobuf(neff: Uint8Array): Uint8Array {
     for (; rest >= 128; rest = Math.floor(rest / 128)) bytes.push((rest % 128) | 128);
     return [...bytes, rest];
   };
-  const field = (number: number, bytes: Uint8Array): Uint8Array => new Uint8Array(Buffer.concat([Uint8Array.from([...varint(number * 8 + 2), ...varint(bytes.length)]), bytes]));
+  const field = (number: number, bytes: Uint8Array): Uint8Array =>
+    new Uint8Array(Buffer.concat([Uint8Array.from([...varint(number * 8 + 2), ...varint(bytes.length)]), bytes]));
   const text = field(1, new TextEncoder().encode("module"));
-  const instruction = Buffer.concat([field(1, new TextEncoder().encode("custom-call")), field(43, neff), Uint8Array.from([...varint(50 * 8), 7])]);
+  const instruction = Buffer.concat([
+    field(1, new TextEncoder().encode("custom-call")),
+    field(43, neff),
+    Uint8Array.from([...varint(50 * 8), 7]),
+  ]);
   return new Uint8Array(Buffer.concat([text, field(3, field(2, new Uint8Array(instruction))), field(19, new Uint8Array(0))]));
 }

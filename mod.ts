@@ -1,0 +1,76 @@
+/**
+ * Device memory of AWS Neuron accelerators for scripts: open a device or a fake,
+ * load compiled models, see where everything lies and what it costs.
+ *
+ * @example
+ * import { openNeuron, readNeff } from "neuron-dmem";
+ *
+ * const neff = await readNeff("model.neff");
+ * using neuron = openNeuron({ fake: neff.target });
+ * using model = await neuron.logicalCore(0).load(neff);
+ * console.log(model.resolve("input0", 4096));
+ */
+
+// Sizes and errors
+export { GiB, KiB, MiB } from "./lib/runtime/sizes.ts";
+export { ArgumentError, ClosedError, NeuronError, type NeuronErrorOptions } from "./ffi/error.ts";
+export { Errno, errnoName, errnoText } from "./ffi/errno.ts";
+export { SystemError } from "./ffi/system_error.ts";
+export { NrtError, type RuntimeNote } from "./lib/runtime/errors.ts";
+export { NrtStatus, nrtStatusName, type UsageName, usageNames, UsageType } from "./lib/abi/runtime_dmem.ts";
+export { defaultHbm, type Geometry, geometries, type Hbm, type Product, productOfTarget, type Target } from "./lib/abi/architecture.ts";
+
+// The runtime: devices, cores, models, tensors
+export { type FakeChoice, openNeuron, type OpenNeuronOptions } from "./lib/runtime/open_neuron.ts";
+export { type CoreAddress, Neuron } from "./lib/runtime/neuron.ts";
+export { type CloseReport, type ContextDevice, type ContextOptions, NeuronContext } from "./lib/runtime/context.ts";
+export { ContextSlot } from "./lib/runtime/context_slot.ts";
+export { type CoreAllocOptions, NeuronCore, POOL_STDIO_BYTES } from "./lib/runtime/core.ts";
+export { LogicalCore, type MemoryStats, type TensorShape } from "./lib/runtime/logical_core.ts";
+export { DeviceBuffer } from "./lib/runtime/buffer.ts";
+export { Model, type ResolveOptions } from "./lib/runtime/model.ts";
+export type { LoadOptions, LoadStep } from "./lib/runtime/model_load.ts";
+export type { Execution, ExecutionWork } from "./lib/runtime/execution.ts";
+export { type DrainOptions, ModelDatabase, ModelReference } from "./lib/runtime/model_database.ts";
+export { Tensor } from "./lib/runtime/tensor.ts";
+export type { AccessOptions, TensorAllocation } from "./lib/runtime/tensor_types.ts";
+export { allocateTensor, type PlacementName, type TensorOptions, type TensorRequest } from "./lib/runtime/tensor_allocate.ts";
+export { type BatchOptions, checksumTensor, copyTensor, readBatch, type TensorBatch, type TensorCopyOptions, writeBatch } from "./lib/runtime/tensor_operations.ts";
+export type { BytesSource, TensorSource } from "./lib/runtime/tensor_source.ts";
+export { TensorSet } from "./lib/runtime/tensor_set.ts";
+export { TensorStorage } from "./lib/runtime/tensor_storage.ts";
+export type { UcodeLibrary, UcodeLibSet } from "./lib/runtime/ucode.ts";
+export {
+  type CoreUsage, type DeviceUsage, type HbmUsage, type MemoryRow, memoryUsage, type ModelUsage, type UsageBytes,
+} from "./lib/runtime/memory_usage.ts";
+export { coresOnHbm, logicalCoreSize, logicalCoresOnHbm, logicalPlaceOf, physicalCoreAt, physicalCoresOf } from "./lib/runtime/logical_cores.ts";
+export { parseCoreList, readCoreRequest } from "./lib/runtime/visible_cores.ts";
+export { resolvedOffsets } from "./lib/runtime/context_layout.ts";
+export { createHandleMinter, type HandleMinter } from "./lib/runtime/handles.ts";
+export type { Environment } from "./lib/runtime/environment.ts";
+
+// Compiled models
+export * from "./lib/neff/mod.ts";
+export type { StreamOptions as NeffStreamOptions } from "./lib/neff/stream.ts";
+
+// Plans, staging, prediction
+export { planNeff } from "./lib/plan/build.ts";
+export { PlanError, ResolveError, type ResolveFault } from "./lib/plan/error.ts";
+export type { Plan } from "./lib/plan/plan.ts";
+export { stage, type StageOptions } from "./lib/plan/stage.ts";
+export { stageCores, type StageCore } from "./lib/plan/core.ts";
+export { StagedModel, StagedSubgraph, type StagedVariable } from "./lib/plan/staged_model.ts";
+export { type LoadItem, loadItems, planItems, tensorItems } from "./lib/plan/footprint.ts";
+export { pageAdvice, scratchpadMode, type ScratchpadMode } from "./lib/plan/scratchpad.ts";
+
+// Device memory without the runtime, and the device below it
+export * from "./lib/dmem/mod.ts";
+export type { StreamOptions } from "./lib/dmem/types.ts";
+export * from "./lib/driver/mod.ts";
+
+// The fake, and the seam everything reaches a device through
+export { createFake, FakeMachine } from "./lib/fake/machine.ts";
+export type { FakeOptions } from "./lib/fake/options.ts";
+export { FakeProcess } from "./lib/fake/process.ts";
+export { type Kernel, linuxKernel } from "./ffi/kernel.ts";
+export { Mapping } from "./ffi/mapping.ts";

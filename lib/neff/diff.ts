@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import { parseJson } from "./json.ts";
 import { DEFAULT_LIMITS } from "./limits.ts";
 import type { Member, Neff, NeffHeader, Subgraph, Variable } from "./model.ts";

@@ -63,7 +63,13 @@ export class NeffError extends NeuronError {
     const place = describeLocation(where);
     super(`Cannot read ${options.file ?? "the NEFF"}: ${reason}${place === "" ? "" : ` (${place})`}`, {
       hint: options.hint,
-      details: { ...options.details, kind: options.kind, status, ...where },
+      details: {
+        ...options.details,
+        ...(options.file === undefined ? {} : { file: options.file }),
+        kind: options.kind,
+        status,
+        ...where,
+      },
       cause: options.cause,
     });
     this.kind = options.kind;

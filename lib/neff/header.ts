@@ -57,9 +57,10 @@ function hex(bytes: Uint8Array): string {
 
 /**
  * Reads all fields of a header without judging them; see {@linkcode checkHeader}.
- * `bytes` must hold at least 1024 bytes.
+ * Throws a `NeffError` for fewer than 1024 bytes.
  */
 export function decodeHeader(bytes: Uint8Array): NeffHeader {
+  checkLength(bytes, bytes.length);
   const view = viewOf(bytes);
   return {
     pkgVersion: u64(view, O.pkgVersion),

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { ArgumentError } from "../../ffi/error.ts";
 import { assembleNeff } from "./assemble.ts";
 import { NeffError, withFile } from "./error.ts";
 import { gunzip, isGzip, tailFacts } from "./gzip.ts";
@@ -30,9 +31,14 @@ export interface NeffPlace {
 /**
  * Reads a NEFF that is in memory: header, archive, host graph, definitions. Members
  * are views of the inflated archive, nothing is copied. Also takes a protobuf file with a
- * NEFF inside. Throws a `NeffError`, never anything else.
+ * NEFF inside. Whatever is wrong with the bytes is a `NeffError`.
  */
 export function parseNeff(bytes: Uint8Array, options: ParseOptions = {}): Neff {
+  if (!(bytes instanceof Uint8Array)) {
+    throw new ArgumentError("Cannot read the NEFF: parseNeff takes a Uint8Array", {
+      hint: "Use readNeff for paths, URLs and Blobs.",
+    });
+  }
   const limits = limitsWith(options.limits);
   try {
     return parseBytes(plainBytes(bytes), limits);

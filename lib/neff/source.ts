@@ -1,5 +1,6 @@
 import { type FileHandle, open } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
+import { ArgumentError } from "../../ffi/error.ts";
 import { NeffError, type NeffErrorKind } from "./error.ts";
 import { plainBytes } from "./header.ts";
 import type { NeffLimits } from "./limits.ts";
@@ -23,10 +24,18 @@ const READ_BYTES = 256 * 1024;
 /** Opens a source. Throws a `NeffError` for a file that is missing, not readable or no regular file. */
 export async function openSource(source: NeffSource): Promise<ByteSource> {
   if (typeof source === "string") return openFile(source);
-  if (source instanceof URL) return openFile(fileURLToPath(source));
+  if (source instanceof URL) {
+    if (source.protocol !== "file:") {
+      throw new ArgumentError(`Cannot read a NEFF from ${source.protocol} URLs`, { hint: "Give a path or a file URL." });
+    }
+    return openFile(fileURLToPath(source));
+  }
   if (source instanceof Uint8Array) return bytesSource(plainBytes(source));
   if (source instanceof ArrayBuffer) return bytesSource(new Uint8Array(source));
-  return blobSource(source);
+  if (source instanceof Blob) return blobSource(source);
+  throw new ArgumentError(`Cannot read a NEFF from ${typeof source === "object" ? "this object" : `a ${typeof source}`}`, {
+    hint: "Give a path, a file URL, bytes or a Blob.",
+  });
 }
 
 function bytesSource(bytes: Uint8Array): ByteSource {

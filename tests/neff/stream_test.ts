@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { test } from "node:test";
-import { parseNeff, streamMembers, writeNeff } from "../../lib/neff/mod.ts";
+import { ArgumentError } from "../../ffi/error.ts";
+import { parseNeff, readNeff, streamMembers, writeNeff } from "../../lib/neff/mod.ts";
 import { fixtureSpec } from "../support/neff_fixture.ts";
 
 test("members pass by in order, can be skipped or read in part", async () => {
@@ -26,4 +31,38 @@ test("stopping half way through a stream closes it", async () => {
     assert.equal(member.name, "kelf-a.json");
     break;
   }
+});
+
+test("files are closed however a reading ends", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "neff-"));
+  const path = join(folder, "model.neff");
+  const broken = join(folder, "broken.neff");
+  const bytes = writeNeff({ ...fixtureSpec(), compression: "gzip" });
+  writeFileSync(path, bytes);
+  writeFileSync(broken, bytes.map((byte, at) => (at === 2000 ? byte ^ 0xff : byte)));
+  const open = (): number => readdirSync("/proc/self/fd").length;
+  try {
+    await readNeff(pathToFileURL(path));
+    const before = open();
+    for (let round = 0; round < 30; round++) {
+      for await (const member of streamMembers(path)) {
+        for await (const chunk of member.chunks()) if (chunk.length > 0) break;
+        if (round % 2 === 0) break;
+      }
+      for (const retain of ["all", "definitions"] as const) {
+        await readNeff(path, { retain });
+        await assert.rejects(readNeff(broken, { retain }));
+      }
+    }
+    assert.equal(open(), before);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("what is no source is an argument error", async () => {
+  assert.throws(() => parseNeff("model.neff" as never), ArgumentError);
+  await assert.rejects(readNeff(5 as never), ArgumentError);
+  await assert.rejects(readNeff({} as never), ArgumentError);
+  await assert.rejects(readNeff(new URL("https://example.com/model.neff")), ArgumentError);
 });

@@ -29,10 +29,20 @@ export function reportFailure(terminal: Terminal, error: unknown): number {
     if (error.hint !== undefined) terminal.note(`${terminal.dim("hint:")} ${oneLine(error.hint)}`);
     return error instanceof UsageError ? ExitCode.USAGE : ExitCode.REFUSED;
   }
+  if (isSystemError(error)) {
+    terminal.note(`${terminal.red("error:")} Cannot use ${error.path ?? "a file"}: ${oneLine(error.message)}`);
+    return ExitCode.REFUSED;
+  }
   const text = error instanceof Error ? error.message : String(error);
   terminal.note(`${terminal.red("error:")} internal error: ${oneLine(text)}`);
   terminal.note(`${terminal.dim("hint:")} This is a defect of neuron-dmem. Set NEURON_DMEM_DEBUG=1 for the stack, and report it.`);
   return ExitCode.REFUSED;
+}
+
+/** What `node:fs` and its like throw: the file system says no, which is no defect of ours. */
+function isSystemError(error: unknown): error is NodeJS.ErrnoException {
+  const { code, syscall } = (error ?? {}) as NodeJS.ErrnoException;
+  return error instanceof Error && typeof code === "string" && /^E[A-Z0-9]+$/.test(code) && typeof syscall === "string";
 }
 
 function oneLine(text: string): string {

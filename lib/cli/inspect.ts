@@ -1,18 +1,32 @@
-import { readNeff } from "../neff/mod.ts";
+import { explainFeatures, LOADER_FEATURE_MASK, readNeff } from "../neff/mod.ts";
+import { loadItems } from "../plan/footprint.ts";
 import { type Inspection, inspectNeff } from "../report/inspection.ts";
 import { grouped, humanSize } from "../report/size.ts";
 import { table } from "../report/table.ts";
+import { ExitCode } from "./failure.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
-/** `inspect FILE`: the facts of a compiled model. @throws {NeffError} when the file cannot be read */
-export async function inspect(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<void> {
+/**
+ * `inspect FILE`: the facts of a compiled model. With `--supported-features` the exit
+ * code is 1 when the model has features the mask lacks.
+ *
+ * @throws {NeffError} when the file cannot be read
+ */
+export async function inspect(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
   const file = args[0]!;
-  const facts = inspectNeff(await readNeff(file), file);
-  if (options["json"] === true) return printJson(terminal, facts);
-  print(terminal, facts);
+  const asked = options["supportedFeatures"] as bigint | undefined;
+  const neff = await readNeff(file);
+  const facts = inspectNeff(neff, {
+    file,
+    features: explainFeatures(neff.header.featureBits, asked ?? LOADER_FEATURE_MASK),
+    ringBytes: (subgraph) => loadItems(neff, subgraph).reduce((sum, item) => sum + (item.kind === "rings" ? item.size : 0), 0),
+  });
+  if (options["json"] === true) printJson(terminal, facts);
+  else print(terminal, facts, asked !== undefined);
+  return asked === undefined || facts.features.accepted ? ExitCode.OK : ExitCode.REFUSED;
 }
 
-function print(terminal: Terminal, facts: Inspection): void {
+function print(terminal: Terminal, facts: Inspection, maskAsked: boolean): void {
   const { header, archive } = facts;
   const inputs = facts.inputs.reduce((sum, tensor) => sum + tensor.size, 0);
   const outputs = facts.outputs.reduce((sum, tensor) => sum + tensor.size, 0);
@@ -34,15 +48,27 @@ function print(terminal: Terminal, facts: Inspection): void {
   terminal.print(table(
     [
       { title: "subgraph" }, { title: "variables" }, { title: "constants", align: "right" }, { title: "scratchpad", align: "right" },
-      { title: "code", align: "right" }, { title: "DMA queues", align: "right" }, { title: "DMA entries", align: "right" },
+      { title: "code", align: "right" }, { title: "DMA queues", align: "right" }, { title: "DMA entries", align: "right" }, { title: "rings (est.)", align: "right" },
     ],
     facts.subgraphs.map((subgraph) => [
       subgraph.name,
       Object.entries(subgraph.variableCounts).map(([type, count]) => `${count} ${type}`).join(", "),
       humanSize(subgraph.bytesByType["file"] ?? 0), humanSize(subgraph.scratchpad.highWaterBytes), humanSize(subgraph.codeBytes),
-      String(subgraph.dmaQueues.length), grouped(subgraph.dmaDescriptors),
+      String(subgraph.dmaQueues.length), grouped(subgraph.dmaDescriptors), humanSize(subgraph.ringBytes),
     ]),
     terminal.bold,
   ));
+  if (facts.features.bits.length > 0) terminal.print(`\nfeatures: ${facts.features.bits.map(featureText).join(", ")}`);
+  if (maskAsked) terminal.print(supportLine(terminal, facts.features));
   for (const note of facts.notes) terminal.print(terminal.dim(`note: ${note}`));
+}
+
+function supportLine(terminal: Terminal, { accepted, supported, missing, missingMask }: Inspection["features"]): string {
+  return accepted
+    ? terminal.green(`a runtime that supports ${supported} accepts this model`)
+    : terminal.red(`a runtime that supports ${supported} refuses this model: it lacks ${missingMask} = ${missing.map(featureText).join(", ")}`);
+}
+
+function featureText({ bit, name }: Inspection["features"]["bits"][number]): string {
+  return `0x${(1n << BigInt(bit)).toString(16)} ${name === null ? "(unknown)" : `(${name})`}`;
 }

@@ -1,9 +1,7 @@
-import { Command, CommanderError, InvalidArgumentError, Option, type OutputConfiguration } from "commander";
+import { Command, CommanderError, Option, type OutputConfiguration } from "commander";
 import { ExitCode, reportFailure } from "./failure.ts";
+import { deviceOptions, integer, jsonOption, mask, TARGET_NAMES } from "./options.ts";
 import { processTerminal, type Terminal } from "./terminal.ts";
-
-/** The products a fake device can be. */
-export const PRODUCTS = ["trn1", "inf2", "trn2", "trn3"] as const;
 
 /** A command's work: it prints through the terminal and returns the exit code (default 0). */
 export type Action = (terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>) => Promise<number | void> | number | void;
@@ -43,22 +41,20 @@ export function buildProgram(wrap: Wrap, output: OutputConfiguration = {}): Comm
     .showHelpAfterError("(--help shows what is possible)")
     .helpCommand(false)
     .addHelpText("after", "\nExit codes: 0 done, 1 the file or the device says no, 2 wrong usage.");
-  const json = () => new Option("--json", "print JSON instead of tables");
-  const device = (command: Command) => command
-    .addOption(new Option("--fake <product>", "use a fake device").choices(PRODUCTS).conflicts("device"))
-    .addOption(new Option("--device <N>", "use the real device /dev/neuronN").argParser(integer));
-  const staging = (command: Command) => device(command)
+  addModelCommands(program, wrap);
+  addFileCommands(program, wrap);
+  return program;
+}
+
+/** Commands that load a model on a device, or explain what a device said. */
+function addModelCommands(program: Command, wrap: Wrap): void {
+  const staging = (command: Command) => deviceOptions(command)
     .addOption(new Option("--core <N>", "first NeuronCore to load on, device-relative").argParser(integer).default(0))
     .addOption(new Option("--io <how>", "where inputs and outputs go: tensors bound by name, or placed by the plan").choices(["tensors", "plan"]).default("tensors"));
-
   staging(program.command("load <file>"))
     .description("load a compiled model, show where each variable went, free everything")
-    .addOption(json())
+    .addOption(jsonOption())
     .action(wrap(async () => (await import("./load.ts")).load));
-  program.command("inspect <file>")
-    .description("show what a compiled model contains; needs no device")
-    .addOption(json())
-    .action(wrap(async () => (await import("./inspect.ts")).inspect));
   staging(program.command("resolve"))
     .description("print the device address of a variable, or of a byte inside it; names may begin with -")
     .argument("<file>").argument("<name>", "NAME or NAME+OFFSET (offset decimal or 0x…)")
@@ -67,18 +63,39 @@ export function buildProgram(wrap: Wrap, output: OutputConfiguration = {}): Comm
     .allowExcessArguments(false)
     .addOption(new Option("--subgraph <name>", "subgraph to look in (default: the first that has the name)"))
     .addOption(new Option("--size <N>", "bytes that will be accessed").argParser(integer).default(0))
-    .addOption(json())
+    .addOption(jsonOption())
     .action(wrap(async () => (await import("./resolve.ts")).resolve));
   program.command("explain <code>")
     .description("explain a runtime status or errno, or (with -) a runtime log on standard input")
-    .addOption(json())
+    .addOption(jsonOption())
     .action(wrap(async () => (await import("./explain.ts")).explain));
-  return program;
 }
 
-/** Parses a non-negative integer option, decimal or `0x…`. */
-export function integer(text: string): number {
-  const value = /^(0x[0-9a-f]+|\d+)$/i.test(text) ? Number(text) : NaN;
-  if (!Number.isSafeInteger(value)) throw new InvalidArgumentError(`"${text}" is not a non-negative integer.`);
-  return value;
+/** Commands about the files of compiled models; they need no device. */
+function addFileCommands(program: Command, wrap: Wrap): void {
+  program.command("inspect <file>")
+    .description("show what a compiled model contains; needs no device")
+    .addOption(new Option("--supported-features <mask>", "name the features of the model that a runtime with this mask lacks (exit code 1 when there are any)").argParser(mask))
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./inspect.ts")).inspect));
+  program.command("scan <path...>")
+    .description("say of each compiled model in files and folders whether it is good, and where it goes wrong (exit code 1 when any is bad)")
+    .addOption(new Option("--target <name>", "the models should be for this architecture or product").choices(TARGET_NAMES))
+    .option("--all", "scan every file of a folder, not only those named like a compiled model")
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./scan.ts")).scan));
+  program.command("diff <a> <b>")
+    .description("show how two compiled models differ, by category and by variable")
+    .option("--exit-code", "end with 1 unless a device gets the same from both")
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./diff.ts")).diff));
+  program.command("unpack <file> <folder>")
+    .description("write the members of a compiled model into a new folder")
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./unpack.ts")).unpack));
+  program.command("pack <folder> <file>")
+    .description("make a compiled model of a folder's files")
+    .addOption(new Option("--compression <form>", "how to store the members (default: as it was unpacked, else gzip)").choices(["gzip", "stored", "none"]))
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./pack.ts")).pack));
 }

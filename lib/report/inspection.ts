@@ -1,4 +1,6 @@
+import type { FeatureReport } from "../neff/features.ts";
 import type { Neff, Subgraph, TensorInfo, Variable } from "../neff/model.ts";
+import { humanSize } from "./size.ts";
 
 /** What `inspect --json` prints: the facts of a compiled model. */
 export interface Inspection {
@@ -14,6 +16,8 @@ export interface Inspection {
     readonly buildVersion: string; readonly numTpb: number; readonly hash: string; readonly uuid: string; readonly name: string;
     readonly requestedTpb: number; readonly tpbPerNode: readonly number[]; readonly featureBits: string; readonly lncSize: number;
   };
+  /** The header's feature bits by name, against the mask of a runtime. */
+  readonly features: FeatureReport;
   /** How the archive is stored. */
   readonly archive: {
     readonly format: "gzip" | "tar"; readonly paddingBytes: number; readonly junkBytes: number; readonly tarBytes: number;
@@ -49,10 +53,25 @@ export interface SubgraphInspection {
   readonly codeBytes: number;
   readonly dmaQueues: readonly string[];
   readonly dmaDescriptors: number;
+  /** Device bytes of its DMA rings, an estimate. */
+  readonly ringBytes: number;
 }
 
-/** Collects the facts of a model. @param file the name to show */
-export function inspectNeff(neff: Neff, file: string): Inspection {
+/** What of an inspection is computed elsewhere. */
+export interface InspectionParts {
+  /** The name to show. */
+  readonly file: string;
+  /** The feature bits against a runtime's mask. */
+  readonly features: FeatureReport;
+  /** Estimated ring bytes of a subgraph. */
+  ringBytes(subgraph: Subgraph): number;
+}
+
+/** From this size on a tensor needs a runtime that can address it. */
+const LARGE_TENSOR_BYTES = 2 ** 32;
+
+/** Collects the facts of a model. */
+export function inspectNeff(neff: Neff, { file, features, ringBytes }: InspectionParts): Inspection {
   const { header, archive } = neff;
   return {
     file,
@@ -66,6 +85,7 @@ export function inspectNeff(neff: Neff, file: string): Inspection {
       uuid: header.uuid, name: header.name, requestedTpb: header.requestedTpb, tpbPerNode: header.tpbPerNode,
       featureBits: `0x${header.featureBits.toString(16)}`, lncSize: header.lncSize,
     },
+    features,
     archive: {
       format: archive.format, paddingBytes: archive.paddingBytes, junkBytes: archive.junkBytes, tarBytes: archive.tarBytes,
       members: archive.members, pax: archive.pax, hashMatches: archive.hashMatches,
@@ -75,13 +95,20 @@ export function inspectNeff(neff: Neff, file: string): Inspection {
     kelfVersion: neff.kelfVersion,
     inputs: neff.inputs,
     outputs: neff.outputs,
-    subgraphs: neff.subgraphs.map(inspectSubgraph),
-    notes: neff.notes.map((note) => note.message),
+    subgraphs: neff.subgraphs.map((subgraph) => ({ ...inspectSubgraph(subgraph), ringBytes: ringBytes(subgraph) })),
+    notes: [...neff.notes.map((note) => note.message), ...largeTensorNotes(neff)],
   };
 }
 
+function largeTensorNotes(neff: Neff): string[] {
+  return neff.subgraphs.flatMap((subgraph) => subgraph.byId.flatMap((variable) => {
+    const size = sizeOf(variable) ?? 0;
+    return size < LARGE_TENSOR_BYTES ? [] : [`${variable.name} of ${subgraph.name} has ${humanSize(size)}: it needs a runtime with large-tensor support`];
+  }));
+}
+
 /** Collects the facts of one subgraph. */
-export function inspectSubgraph(subgraph: Subgraph): SubgraphInspection {
+function inspectSubgraph(subgraph: Subgraph): Omit<SubgraphInspection, "ringBytes"> {
   const counts: Record<string, number> = {};
   const bytes: Record<string, number> = {};
   let largest: { name: string; sizeBytes: number } | null = null;

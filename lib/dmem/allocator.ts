@@ -68,7 +68,7 @@ export class DmemAllocator implements Allocator {
     checkSize(size);
     const { layers } = this.#context;
     const make = () => allocateScratchpad(this.#context, this.record, this.#core, size);
-    return layers.length === 0 ? make() : runLayers(layers, { size, usage: UsageType.SCRATCHPAD }, this, make);
+    return layers.length === 0 ? make() : runLayers(layers, { size, usage: UsageType.SCRATCHPAD, contiguous: true }, this, make);
   }
 
   destroy(): DestroyReport {

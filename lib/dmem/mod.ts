@@ -6,6 +6,12 @@ export { alignOffset, driverSupportsAlignment, resetAlignmentSupport } from "./a
 export { chunkSize, chunkSizes, copyPath, type CopyPath, firstWaitHandle } from "./chunk_plan.ts";
 export { BOUNCE_BYTES } from "./bounce_buffer.ts";
 export { DEFAULT_LEDGER_ENTRIES } from "./ledger.ts";
+export { type AllocationCounts, type AllocationFault, faults, type FaultLayer, limit, type LimitLayer, statistics, type StatisticsLayer } from "./adaptors.ts";
+export { allocationLog, LOG_HEADER, type LogEvent, LogFormatError, parseAllocationLog } from "./allocation_log.ts";
+export { firstFit, type Placer } from "./pool_model.ts";
+export { type Misfit, replay, type ReplayedHbm, type ReplayOptions, type ReplayResult } from "./replay.ts";
+export { datastoreMetrics, datastoreOffset } from "./datastore_metrics.ts";
+export { type Environment, type EnvironmentOptions, memoryEnvironment } from "./environment.ts";
 export { withLayers } from "./layers.ts";
 export type { HostData } from "./host_data.ts";
 export * from "./types.ts";

@@ -75,6 +75,8 @@ export interface AllocRequest {
   readonly hint?: string | undefined;
   /** A list to append to once allocated; it inherits the reference. */
   readonly list?: DmemList | undefined;
+  /** Set for layers when the request is one for a contiguous scratchpad page; `alloc` ignores it. */
+  readonly contiguous?: boolean | undefined;
 }
 
 /** Options of a copy: where in the memory, in bytes. */

@@ -44,7 +44,7 @@ export function openDevice(options: OpenDeviceOptions): NeuronDevice {
   if (fd < 0) throw new DeviceOpenError(path, -fd, openProblem(-fd, version !== null));
   const channel = new Channel(kernel, path, fd);
   try {
-    return identify(channel, { index, access, version, instanceType: instanceType(kernel, sysfs, index) });
+    return identify(channel, { index, access, version, instanceType: instanceType(kernel, sysfs, index) }, options.hbmSize);
   } catch (error) {
     channel.close();
     if (error instanceof RequestError && error.errno === Errno.ENOTTY) throw new DeviceOpenError(path, error.errno, "not-a-neuron-device");
@@ -70,15 +70,16 @@ interface Identity {
   readonly instanceType: string | undefined;
 }
 
-function identify(channel: Channel, identity: Identity): NeuronDevice {
+function identify(channel: Channel, identity: Identity, hbmSize: number | undefined): NeuronDevice {
   const { architecture, revision } = info.basicInfo(channel);
-  const geometry = geometryOf(architecture, identity.instanceType);
-  if (geometry === undefined) {
+  const known = geometryOf(architecture, identity.instanceType);
+  if (known === undefined) {
     throw new UnknownDeviceError(`Cannot use ${channel.path}: its architecture ${architecture} is not known`, {
       hint: "This package knows trn1 and inf2 (2), trn2 (3) and trn3 (4).",
       details: { architecture, revision },
     });
   }
+  const geometry = hbmSize === undefined ? known : { ...known, hbms: known.hbms.map((hbm) => ({ ...hbm, size: hbmSize })) };
   return new Device(channel, { ...identity, architecture, revision, geometry, features: info.featureFlags(channel) });
 }
 

@@ -24,6 +24,8 @@ export interface OpenDeviceOptions {
   readonly access?: Access | undefined;
   /** Root of sysfs, default `/sys`. */
   readonly sysfs?: string | undefined;
+  /** Bytes of each HBM where they are not the product's: a fake with small HBMs. No request tells them. */
+  readonly hbmSize?: number | undefined;
 }
 
 /** A driver version, for example 2.24.7.0, ordered by `compareVersions`. */

@@ -11,7 +11,6 @@ import {
   IoRef,
   ListRef,
   type MemRef,
-  type MemRefBase,
   type Payload,
   PointerRef,
   PtrTableRef,
@@ -126,39 +125,30 @@ const BACKINGS: Readonly<Record<VirtualVariable["backingBuffer"], number>> = {
 
 /** The object of a variable, of the class its type asks for. */
 export function memRefOf(variable: Variable, context: BuildContext): MemRef {
-  const base = baseOf(variable);
   switch (variable.type) {
     case "state-buffer":
-      return new StateBufferRef(base);
+      return new StateBufferRef(variable);
     case "input":
     case "output":
-      return new IoRef({ ...base, size: variable.size, alignment: variable.alignment }, RECORD_TYPES[variable.type]);
-    case "file": {
-      const { size, alignment } = variable;
-      return new BufferRef({ ...base, size, alignment, payload: context.payload(variable), debug: debugOf(variable) });
-    }
+      return new IoRef(variable, RECORD_TYPES[variable.type]);
+    case "file":
+      return new BufferRef(variable, { payload: context.payload(variable), debug: debugOf(variable) });
     case "tmp-buf":
-      return new TmpBufRef({ ...base, size: variable.size, alignment: variable.alignment, debug: debugOf(variable) });
-    case "virtual": {
-      const { size, backingOffset, backingBuffer } = variable;
-      return new VirtualTmpBufRef({ ...base, size, offset: backingOffset, backing: BACKINGS[backingBuffer], debug: debugOf(variable) });
-    }
+      return new TmpBufRef(variable, debugOf(variable));
+    case "virtual":
+      return new VirtualTmpBufRef(variable, { offset: variable.backingOffset, backing: BACKINGS[variable.backingBuffer], debug: debugOf(variable) });
     case "pointer":
-      return new PointerRef({ ...base, referencedVarId: variable.referencedVarId, ioRef: isIo(addressed(variable, variable.referencedVarId, context)) });
+      return new PointerRef(variable, isIo(addressed(variable, variable.referencedVarId, context)));
     case "list":
       for (const id of variable.list) existing(variable, id, context);
-      return new ListRef({ ...base, list: variable.list });
+      return new ListRef(variable);
     case "dge-table":
     case "ptr-table":
       for (const id of variable.list) addressed(variable, id, context);
-      return new PtrTableRef({ ...base, list: variable.list });
+      return new PtrTableRef(variable);
     case "remote":
-      return new RemoteRef(base);
+      return new RemoteRef(variable);
   }
-}
-
-function baseOf(variable: Variable): MemRefBase {
-  return { varId: variable.varId, dtype: variable.dtype ?? undefined, shape: variable.shape };
 }
 
 function debugOf(variable: { readonly prefix: string | null; readonly pipe: number }): DebugMetadata | null {

@@ -12,6 +12,7 @@ const AT = KbinMemRef.offsets;
 /** `char dtype[16]` with its NUL. */
 const MOST_DTYPE_BYTES = 15;
 const MOST_DIMENSIONS = 8;
+const NO_SHAPE: readonly number[] = [];
 
 /** Where a constant's bytes are: a part of a member of the archive. */
 export interface Payload {
@@ -33,6 +34,8 @@ export interface DebugMetadata {
 export interface RecordSink {
   /** The view the record lies in; may be replaced when the side table grows. */
   readonly view: DataView;
+  /** The same bytes. */
+  readonly bytes: Uint8Array;
   /** Byte offset of the record in `view`. */
   readonly base: number;
   /** Stores ids and answers what to put into the record's pointer; 0 for none. */
@@ -47,9 +50,16 @@ export interface RecordSink {
 export interface MemRefBase {
   readonly varId: number;
   /** Debug print only; empty when absent. */
-  readonly dtype?: string | undefined;
+  readonly dtype?: string | null | undefined;
   /** Debug print only; empty when absent. */
   readonly shape?: readonly number[] | undefined;
+}
+
+/** What an object with memory of its own is built from. */
+export interface SizedBase extends MemRefBase {
+  readonly size: number;
+  /** A power of two, or 0. */
+  readonly alignment: number;
 }
 
 /** `mem_ref`, the root of the tree. */
@@ -68,7 +78,7 @@ export class MemRef {
     this.varId = base.varId;
     this.type = type;
     this.dtype = base.dtype ?? "";
-    this.shape = base.shape ?? [];
+    this.shape = base.shape ?? NO_SHAPE;
   }
 
   /**
@@ -78,14 +88,16 @@ export class MemRef {
    * @throws {PlanError} when dtype or shape do not fit the record; nothing is cut
    */
   dump(out: RecordSink): void {
-    checkCaps(this);
-    const { view, base } = out;
+    const { dtype, shape } = this;
+    const { view, bytes, base } = out;
+    checkDtype(this);
+    checkShape(this);
+    bytes.fill(0, base, base + AT.name);
+    bytes.fill(0, base + AT.size, base + KbinMemRef.byteLength);
     view.setUint32(base + AT.mrType, this.type, true);
-    view.setUint32(base + AT.mrType + 4, 0, true);
-    for (let offset = AT.size; offset < KbinMemRef.byteLength; offset += 4) view.setUint32(base + offset, 0, true);
     view.setUint32(base + AT.varId, this.varId, true);
-    if (this.dtype !== "") putText(view, base + AT.dtype, this.dtype);
-    this.shape.forEach((dimension, index) => writeU64(view, base + AT.shape + 8 * index, dimension));
+    if (dtype !== "") new TextEncoder().encodeInto(dtype, bytes.subarray(base + AT.dtype, base + AT.dtype + MOST_DTYPE_BYTES));
+    for (let index = 0; index < shape.length; index++) writeU64(view, base + AT.shape + 8 * index, shape[index] as number);
   }
 
   /** Drops what the object holds. A second call does nothing. */
@@ -109,7 +121,7 @@ export class IoRef extends MemRef {
   readonly size: number;
   readonly alignment: number;
 
-  constructor(base: MemRefBase & { readonly size: number; readonly alignment: number }, type: number) {
+  constructor(base: SizedBase, type: number) {
     super(base, type);
     this.size = size(base);
     this.alignment = alignment(base);
@@ -129,12 +141,12 @@ export class BufferRef extends MemRef {
   readonly debug: DebugMetadata | null;
   readonly payload: Payload | null;
 
-  constructor(base: MemRefBase & BufferParts, type: number = MrType.BUFFER) {
+  constructor(base: SizedBase, parts: BufferParts, type: number = MrType.BUFFER) {
     super(base, type);
     this.size = size(base);
     this.alignment = alignment(base);
-    this.debug = base.debug ?? null;
-    this.payload = base.payload;
+    this.debug = parts.debug ?? null;
+    this.payload = parts.payload;
   }
 
   override dump(out: RecordSink): void {
@@ -150,8 +162,6 @@ export class BufferRef extends MemRef {
 
 /** What a buffer has besides the base. */
 export interface BufferParts {
-  readonly size: number;
-  readonly alignment: number;
   readonly payload: Payload | null;
   readonly debug?: DebugMetadata | null;
 }
@@ -162,11 +172,11 @@ export class TmpBufRef extends MemRef {
   readonly alignment: number;
   readonly debug: DebugMetadata | null;
 
-  constructor(base: MemRefBase & Omit<BufferParts, "payload">) {
+  constructor(base: SizedBase, debug: DebugMetadata | null = null) {
     super(base, MrType.TMP_BUF);
     this.size = size(base);
     this.alignment = alignment(base);
-    this.debug = base.debug ?? null;
+    this.debug = debug;
   }
 
   override dump(out: RecordSink): void {
@@ -186,12 +196,12 @@ export class VirtualTmpBufRef extends MemRef {
   readonly backing: number;
   readonly debug: DebugMetadata | null;
 
-  constructor(base: MemRefBase & VirtualParts) {
+  constructor(base: MemRefBase & { readonly size: number }, parts: VirtualParts) {
     super(base, MrType.VIRTUAL_TMP_BUF);
     this.size = size(base);
-    this.offset = base.offset;
-    this.backing = base.backing;
-    this.debug = base.debug ?? null;
+    this.offset = parts.offset;
+    this.backing = parts.backing;
+    this.debug = parts.debug ?? null;
   }
 
   override dump(out: RecordSink): void {
@@ -206,7 +216,6 @@ export class VirtualTmpBufRef extends MemRef {
 
 /** What a virtual buffer has besides the base. */
 export interface VirtualParts {
-  readonly size: number;
   /** Offset in its scratchpad area. */
   readonly offset: number;
   /** `kbin_backing_buf_t`. */
@@ -223,10 +232,10 @@ export class PointerRef extends MemRef {
   /** Whether the referenced variable is an input or output. */
   readonly ioRef: boolean;
 
-  constructor(base: MemRefBase & { readonly referencedVarId: number; readonly ioRef: boolean }) {
+  constructor(base: MemRefBase & { readonly referencedVarId: number }, ioRef: boolean) {
     super(base, MrType.PTR);
     this.referencedVarId = base.referencedVarId;
-    this.ioRef = base.ioRef;
+    this.ioRef = ioRef;
   }
 
   override dump(out: RecordSink): void {
@@ -314,23 +323,25 @@ export interface RemoteTarget {
   readonly varId: number;
 }
 
-function checkCaps(object: MemRef): void {
-  const { dtype, shape, varId } = object;
-  const length = dtype.length > MOST_DTYPE_BYTES / 3 ? new TextEncoder().encode(dtype).length : dtype.length;
-  if (length > MOST_DTYPE_BYTES) {
-    throw new PlanError(
-      `Cannot write the record of variable ${varId}: Device print dtype ${dtype} has ${length} characters. ` +
-        `Only ${MOST_DTYPE_BYTES} are supported`,
-      { details: { varId, dtype, length, most: MOST_DTYPE_BYTES } },
-    );
-  }
-  if (shape.length > MOST_DIMENSIONS) {
-    throw new PlanError(
-      `Cannot write the record of variable ${varId}: Device print only supports shape dimentions of up to ${MOST_DIMENSIONS}, ` +
-        `found ${shape.length}`,
-      { details: { varId, dimensions: shape.length, most: MOST_DIMENSIONS } },
-    );
-  }
+function checkDtype({ dtype, varId }: MemRef): void {
+  // Fewer characters than this cannot be too many bytes.
+  if (dtype.length <= MOST_DTYPE_BYTES / 3) return;
+  const { length } = new TextEncoder().encode(dtype);
+  if (length <= MOST_DTYPE_BYTES) return;
+  throw new PlanError(
+    `Cannot write the record of variable ${varId}: Device print dtype ${dtype} has ${length} characters. ` +
+      `Only ${MOST_DTYPE_BYTES} are supported`,
+    { details: { varId, dtype, length, most: MOST_DTYPE_BYTES } },
+  );
+}
+
+function checkShape({ shape, varId }: MemRef): void {
+  if (shape.length <= MOST_DIMENSIONS) return;
+  throw new PlanError(
+    `Cannot write the record of variable ${varId}: Device print only supports shape dimentions of up to ${MOST_DIMENSIONS}, ` +
+      `found ${shape.length}`,
+    { details: { varId, dimensions: shape.length, most: MOST_DIMENSIONS } },
+  );
 }
 
 function size(base: { readonly varId: number; readonly size: number }): number {
@@ -342,8 +353,4 @@ function alignment(base: { readonly varId: number; readonly alignment: number })
   const { alignment: value, varId } = base;
   if (value === 0 || (Number.isSafeInteger(value) && value > 0 && Number.isInteger(Math.log2(value)))) return value;
   throw new PlanError(`Cannot build variable ${varId}: alignment provided not power of 2: ${value}`, { details: { alignment: value } });
-}
-
-function putText(view: DataView, offset: number, text: string): void {
-  new TextEncoder().encodeInto(text, new Uint8Array(view.buffer, view.byteOffset + offset, MOST_DTYPE_BYTES));
 }

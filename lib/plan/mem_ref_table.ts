@@ -83,10 +83,10 @@ function copyRecord({ plan, records }: MemRefTable, varId: number, planAddress: 
 }
 
 function copyShape(from: DataView, source: number, to: DataView, target: number): void {
-  // Shapes are for printing only and hardly ever there.
-  let any = 0;
-  for (let offset = 0; offset < 64; offset += 4) any |= from.getUint32(source + offset, true);
-  if (any !== 0) copyWords(from, source, to, target, 64);
+  // Shapes are for printing only and hardly ever there; as floating-point numbers only zeros look like zeros.
+  for (let offset = 0; offset < 64; offset += 8) {
+    if (from.getFloat64(source + offset, true) !== 0) return copyWords(from, source, to, target, 64);
+  }
 }
 
 function copyWords(from: DataView, source: number, to: DataView, target: number, length: number): void {

@@ -96,8 +96,8 @@ export interface PlanParts {
 /** Writes a plan: the set at its final place, the side table growing behind it. */
 export class PlanWriter implements RecordSink {
   view: DataView;
+  bytes: Uint8Array;
   base = recordAt(0);
-  #bytes: Uint8Array;
   #used: number;
   readonly #parts: PlanParts;
   readonly #nameAt: number;
@@ -106,7 +106,7 @@ export class PlanWriter implements RecordSink {
     this.#parts = parts;
     this.#used = planBytes(parts.count);
     const memory = pinned(this.#used + 64 * parts.count + 1024);
-    this.#bytes = memory.bytes;
+    this.bytes = memory.bytes;
     this.view = memory.view;
     writeU64(this.view, HEADER.localScratchpadSize, parts.localScratchpadBytes);
     writeU64(this.view, HEADER.sharedScratchpadSize, parts.sharedScratchpadBytes);
@@ -149,7 +149,7 @@ export class PlanWriter implements RecordSink {
     }
     this.#room(KbinDebugTensorMd.byteLength, 4);
     const at = this.#used;
-    this.#bytes.set(prefix, at);
+    this.bytes.set(prefix, at);
     this.view.setUint32(at + KbinDebugTensorMd.offsets.pipeId, metadata.pipe, true);
     this.#used += KbinDebugTensorMd.byteLength;
     return at;
@@ -168,7 +168,7 @@ export class PlanWriter implements RecordSink {
 
   /** The plan as written so far. */
   finish(): Plan {
-    const bytes = this.#bytes.subarray(0, this.#used);
+    const bytes = this.bytes.subarray(0, this.#used);
     return {
       ...this.#parts,
       nameAt: this.#nameAt,
@@ -180,7 +180,7 @@ export class PlanWriter implements RecordSink {
 
   /** Nearly all names are ASCII: encoding those here is several times faster than the encoder for short texts. */
   #encode(text: string, at: number): number {
-    const bytes = this.#bytes;
+    const { bytes } = this;
     const length = text.length;
     for (let index = 0; index < length; index++) {
       const code = text.charCodeAt(index);
@@ -192,10 +192,10 @@ export class PlanWriter implements RecordSink {
 
   #room(size: number, alignment: number): void {
     this.#used = Math.ceil(this.#used / alignment) * alignment;
-    if (this.#used + size <= this.#bytes.length) return;
+    if (this.#used + size <= this.bytes.length) return;
     const larger = pinned(Math.ceil((this.#used + size) * 1.5));
-    larger.bytes.set(this.#bytes);
-    this.#bytes = larger.bytes;
+    larger.bytes.set(this.bytes);
+    this.bytes = larger.bytes;
     this.view = larger.view;
   }
 }

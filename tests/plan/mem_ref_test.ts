@@ -18,10 +18,10 @@ const objects: Readonly<Record<string, () => MemRef>> = {
   mem_ref: () => new MemRef(base, MrType.SB),
   mem_ref_sp: () => new StateBufferRef(base),
   mem_ref_io: () => new IoRef({ ...base, size: 4096, alignment: 64 }, MrType.INPUT),
-  mem_ref_buffer: () => new BufferRef({ ...base, size: 4096, alignment: 4096, payload, debug }),
-  mem_ref_tmp_buf: () => new TmpBufRef({ ...base, size: 300, alignment: 256, debug }),
-  mem_ref_virtual_tmp_buf: () => new VirtualTmpBufRef({ ...base, size: 64, offset: 2 ** 40, backing: 2, debug }),
-  mem_ref_pointer: () => new PointerRef({ ...base, referencedVarId: 5, ioRef: true }),
+  mem_ref_buffer: () => new BufferRef({ ...base, size: 4096, alignment: 4096 }, { payload, debug }),
+  mem_ref_tmp_buf: () => new TmpBufRef({ ...base, size: 300, alignment: 256 }, debug),
+  mem_ref_virtual_tmp_buf: () => new VirtualTmpBufRef({ ...base, size: 64 }, { offset: 2 ** 40, backing: 2, debug }),
+  mem_ref_pointer: () => new PointerRef({ ...base, referencedVarId: 5 }, true),
   mem_ref_list: () => new ListRef({ ...base, list: [3, 1, 2] }),
   mem_ref_ptr_table: () => new PtrTableRef({ ...base, list: [3, 1, 2] }),
   mem_ref_remote_variable: () => new RemoteRef(base),
@@ -128,7 +128,7 @@ test("P-082 every class writes its own fields, and zeros elsewhere", () => {
   for (const [name, own] of Object.entries(fields)) {
     assert.deepEqual(used(recordOf(objects[name]!())).filter((offset) => offset > 8 && offset !== AT.varId), own, name);
   }
-  const silent = recordOf(new BufferRef({ ...base, size: 1, alignment: 0, payload: null }));
+  const silent = recordOf(new BufferRef({ ...base, size: 1, alignment: 0 }, { payload: null }));
   assert.deepEqual([silent.getBigUint64(AT.dtensorMd, true), silent.getBigUint64(AT.buffer, true)], [0n, 0n]);
 });
 
@@ -187,7 +187,7 @@ test("P-086 a list writes its count and a copy of its ids; an empty one has leng
 });
 
 test("P-051 a print prefix of 512 bytes is kept, a longer one refused", () => {
-  const withPrefix = (prefix: string) => recordOf(new TmpBufRef({ ...base, size: 8, alignment: 0, debug: { prefix, pipe: 1 } }));
+  const withPrefix = (prefix: string) => recordOf(new TmpBufRef({ ...base, size: 8, alignment: 0 }, { prefix, pipe: 1 }));
   assert.notEqual(withPrefix("p".repeat(512)).getBigUint64(AT.dtensorMd, true), 0n);
   assert.throws(() => withPrefix("p".repeat(513)), PlanError);
   assert.throws(() => withPrefix("é".repeat(257)), PlanError);

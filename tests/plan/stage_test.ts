@@ -238,7 +238,7 @@ test("P-100 a BUFFER_STAGED record, which no definition makes, is staged like a 
 });
 
 test("P-101 inputs and outputs: nothing by default in the pass, one GLOBAL tensor per name and logical core after it; placed by the plan on request", () => {
-  const io = (usage: string) => [...(staged as StagedModel).subgraphs.flatMap((subgraph) => [...subgraph.variables()].filter((variable) => variable.usage === usage))];
+  const io = (usage: string) => (staged as StagedModel).subgraphs.flatMap((subgraph) => [...subgraph.variables()].filter((variable) => variable.usage === usage));
   using bench = new TestDevice("trn2");
   let staged = load(bench, neff, { io: "none" });
   assert.equal(io("TENSOR").length, 0);

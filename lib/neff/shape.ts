@@ -119,13 +119,3 @@ export function wholeListField(
   }
   return value as readonly number[];
 }
-
-/** An array of texts; empty when the key is absent. */
-export function textListField(fields: Fields, key: string): readonly string[] {
-  const value = fieldOf(fields, key);
-  if (value === undefined) return [];
-  if (!Array.isArray(value)) throw fieldError(fields, key, `an array is expected, found ${found(value)}`);
-  const wrong = value.findIndex((item) => typeof item !== "string");
-  if (wrong >= 0) throw fieldError(fields, key, `texts are expected, item ${wrong} is ${found(value[wrong])}`);
-  return value as readonly string[];
-}

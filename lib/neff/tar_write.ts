@@ -209,7 +209,8 @@ function syncChunks(data: MemberData): Uint8Array[] {
       hint: "Use neffChunks or writeNeffFile.",
     });
   }
-  const parts = [...chunks];
+  // A producer may reuse its buffer.
+  const parts = Array.from(chunks, (chunk) => chunk.slice());
   checkDelivered(data.size, parts.reduce((sum, part) => sum + part.length, 0));
   return parts;
 }

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32, gunzipSync } from "node:zlib";
-import { neffChunks, parseNeff, writeNeff, writeNeffFile, writeTar } from "../../lib/neff/mod.ts";
+import { neffChunks, type NeffSpec, parseNeff, writeNeff, writeNeffFile, writeTar } from "../../lib/neff/mod.ts";
 import { fixtureMembers, fixtureSpec } from "../support/neff_fixture.ts";
 
 const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");

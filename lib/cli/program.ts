@@ -89,6 +89,11 @@ function addFileCommands(program: Command, wrap: Wrap): void {
     .option("--exit-code", "end with 1 unless a device gets the same from both")
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./diff.ts")).diff));
+  program.command("plan <file>")
+    .description("show the records a compiled model is planned into")
+    .option("-o, --out <plan>", "write the plan to a file that C programs can read")
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./plan.ts")).plan));
   program.command("unpack <file> <folder>")
     .description("write the members of a compiled model into a new folder")
     .addOption(jsonOption())

@@ -11,7 +11,9 @@ import type { Target } from "../neff/model.ts";
 import { PlanError } from "./error.ts";
 import { type Plan, planText, recordAt } from "./plan.ts";
 
-const MAGIC = "KBINPLAN";
+/** The last eight bytes of a plan file. */
+export const PLAN_MAGIC = "KBINPLAN";
+const MAGIC = PLAN_MAGIC;
 const VERSION = 1;
 const ENTRY_BYTES = 32;
 const FOOTER_BYTES = 32;

@@ -121,11 +121,11 @@ test("a producer may reuse its buffer from piece to piece", async () => {
     },
   };
   for (const compression of ["gzip", "stored", "none"] as const) {
-    const file = await collect(
-      neffChunks({ ...fixtureSpec(), compression, members: [...fixtureMembers(), { name: "w.bin", data }] }),
-    );
-    const bytes = parseNeff(file).members.get("w.bin")?.bytes;
-    assert.ok(bytes?.every((byte, at) => byte === Math.floor(at / 70_000)), compression);
+    const spec: NeffSpec = { ...fixtureSpec(), compression, members: [...fixtureMembers(), { name: "w.bin", data }] };
+    for (const file of [await collect(neffChunks(spec)), writeNeff(spec)]) {
+      const bytes = parseNeff(file).members.get("w.bin")?.bytes;
+      assert.ok(bytes?.every((byte, at) => byte === Math.floor(at / 70_000)), compression);
+    }
   }
 });
 

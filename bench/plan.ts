@@ -1,0 +1,54 @@
+import { createFake } from "../lib/fake/machine.ts";
+import { openDeviceMemory } from "../lib/dmem/mod.ts";
+import { openDevice } from "../lib/driver/mod.ts";
+import { buildModel } from "../lib/neff/build.ts";
+import { type Neff, parseNeff, writeNeff } from "../lib/neff/mod.ts";
+import { replaceMember } from "../lib/neff/write.ts";
+import { planNeff } from "../lib/plan/build.ts";
+import { stageCores } from "../lib/plan/core.ts";
+import { stage } from "../lib/plan/stage.ts";
+import type { Suite } from "./support/harness.ts";
+
+/** Numbers of variables; `NEURON_DMEM_BENCH_VARIABLES` adds one, such as 1000000. */
+const COUNTS = [10_000, 100_000, ...process.env["NEURON_DMEM_BENCH_VARIABLES"]?.split(",").map(Number) ?? []];
+const PAGE_BYTES = 2 ** 31;
+
+/** Planning and staging a definition of many variables, against reading the same text with `JSON.parse` alone. */
+export async function run(suite: Suite): Promise<void> {
+  const fake = createFake({ product: "trn2" });
+  const device = openDevice({ kernel: fake.kernel(), index: 0 });
+  const memory = openDeviceMemory(device, { cores: [0] });
+  const cores = stageCores(memory, 0, 1, { pageBytes: PAGE_BYTES });
+  for (const count of COUNTS) {
+    const { text, neff } = definition(count);
+    const floor = `JSON.parse, ${count} variables`;
+    const common = { label: "fake", floor, milliseconds: 1500 } as const;
+    await suite.row(floor, () => JSON.parse(text) as unknown, { label: "host", milliseconds: 1500 });
+    await suite.row(`plan, ${count} variables`, () => planNeff(neff), common);
+    await suite.row(`plan and stage, ${count} variables`, () => stage(planNeff(neff), neff, cores).unload(), { ...common, atMost: 4 });
+  }
+  memory.close();
+  device.close();
+  fake.close();
+}
+
+/** A definition like those of large real models: nearly all variables virtual, every hundredth private. */
+function definition(count: number): { readonly text: string; readonly neff: Neff } {
+  const spec = buildModel({
+    packager: 1,
+    subgraphs: [{ variables: [{ name: "SB", type: "state-buffer" }, { name: "in", type: "input", size: 4096 }, { name: "out", type: "output", size: 4096 }] }],
+  });
+  const path = "sg00/def.json";
+  let text = "";
+  const large = replaceMember(spec, path, (bytes) => {
+    const parsed = JSON.parse(new TextDecoder().decode(bytes)) as { var: Record<string, unknown> };
+    for (let id = 3; id < count; id++) {
+      const size = 64 + 8 * (id % 100);
+      parsed.var[`-t${id}_i0_RematSpillSave0_sg0000`] = id % 100 === 0
+        ? { size, type: "tmp-buf", var_id: id }
+        : { backing_variable_off: 64 * id, fabric_path: "main", ops: [], size, type: "virtual", var_id: id };
+    }
+    return text = JSON.stringify(parsed);
+  });
+  return { text, neff: parseNeff(writeNeff(large)) };
+}

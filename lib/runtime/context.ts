@@ -204,10 +204,10 @@ export class NeuronContext implements Disposable {
   close(): CloseReport {
     if (this.#stack.disposed) return { models: [], tensors: [], leaked: { count: 0, bytes: 0 } };
     const models = this.models.map(({ handle, name }) => ({ handle, name }));
-    const tensors = [...this.tensors].filter((tensor) => tensor.storage !== undefined).map(({ name, size }) => ({ name, size }));
     for (const undo of [...this.#loading]) undo();
     for (const core of this.cores) core.models.clear();
     for (const model of this.models) model.abandon();
+    const tensors = [...this.tensors].filter((tensor) => tensor.storage !== undefined).map(({ name, size }) => ({ name, size }));
     for (const tensor of [...this.tensors]) tensor.invalidate();
     for (const core of this.cores) core.close();
     const left = this.devices.map(({ memory }) => memory.close());

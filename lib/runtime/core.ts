@@ -111,7 +111,7 @@ export class NeuronCore {
   }
 
   /** A tensor on this core's logical core; charged to that one's first core, as the runtime does. */
-  tensor(shape: TensorShape, options?: TensorOptions): Tensor {
+  tensor(shape: TensorShape | undefined, options?: TensorOptions): Tensor {
     return this.logicalCore.tensor(shape, options);
   }
 

@@ -1,6 +1,8 @@
+import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { Neff } from "../neff/model.ts";
 import type { NeuronContext } from "./context.ts";
 import type { NeuronCore } from "./core.ts";
+import { NrtError } from "./errors.ts";
 import type { Model } from "./model.ts";
 import { type LoadOptions, loadModel } from "./model_load.ts";
 import type { Tensor } from "./tensor.ts";
@@ -79,8 +81,18 @@ export class LogicalCore {
     return loadModel(this, neff, options);
   }
 
-  /** Allocates a tensor: device memory on {@linkcode hbm} unless `placement` says otherwise. */
-  tensor(shape: TensorShape, options: TensorOptions = {}): Tensor {
+  /**
+   * Allocates a tensor: device memory on {@linkcode hbm} unless `placement` says otherwise.
+   *
+   * @param shape name and size, such as `model.inputs.get("input0")`
+   * @throws {NrtError} NRT_INVALID for undefined: the model has no such input or output
+   */
+  tensor(shape: TensorShape | undefined, options: TensorOptions = {}): Tensor {
+    if (shape === undefined) {
+      throw new NrtError(NrtStatus.INVALID, "Cannot allocate a tensor: nothing was given; the model has no input or output of that name", {
+        hint: "List them: [...model.inputs.keys(), ...model.outputs.keys()].",
+      });
+    }
     return allocateTensor(this.context, { ...options, logicalCore: this.index, size: shape.size, name: shape.name });
   }
 

@@ -1,5 +1,5 @@
 import { type UsageName, usageNames } from "../abi/runtime_dmem.ts";
-import type { Allocator } from "../dmem/types.ts";
+import type { Dmem } from "../dmem/types.ts";
 import type { ContextDevice, NeuronContext } from "./context.ts";
 import type { NeuronCore } from "./core.ts";
 
@@ -80,10 +80,10 @@ export function memoryUsage(context: NeuronContext): readonly DeviceUsage[] {
   });
 }
 
-/** What an allocator holds in device memory, by HBM and usage. */
-export function allocatorRows(allocator: Allocator): readonly MemoryRow[] {
+/** Device memory added up by HBM and usage, charged to a core. */
+export function memoryRows(core: number, memories: Iterable<Dmem>): readonly MemoryRow[] {
   const bytes = new Map<string, { hbm: number; usage: UsageName; bytes: number }>();
-  for (const memory of allocator.live) {
+  for (const memory of memories) {
     if (memory.location !== "device") continue;
     const key = `${memory.hbm} ${memory.usage}`;
     const row = bytes.get(key) ?? { hbm: memory.hbm, usage: memory.usage, bytes: 0 };
@@ -91,7 +91,7 @@ export function allocatorRows(allocator: Allocator): readonly MemoryRow[] {
     bytes.set(key, row);
   }
   const order = (row: { hbm: number; usage: UsageName }) => row.hbm * usageNames.length + usageNames.indexOf(row.usage);
-  return [...bytes.values()].sort((a, b) => order(a) - order(b)).map((row) => ({ core: allocator.core, ...row }));
+  return [...bytes.values()].sort((a, b) => order(a) - order(b)).map((row) => ({ core, ...row }));
 }
 
 /** The cells of a core's ledger row that are not 0. */
@@ -111,7 +111,7 @@ function hbmUsage({ device, memory }: ContextDevice, cores: readonly NeuronCore[
 
 function coreUsage(core: NeuronCore): CoreUsage {
   const models = core.models.models.map(({ handle, name, model }): ModelUsage => {
-    const rows = allocatorRows(model.allocator);
+    const rows = memoryRows(core.core, model.allocator.live);
     return { handle, name, bytes: sum(rows), usages: byUsage(rows) };
   });
   return {
@@ -121,7 +121,7 @@ function coreUsage(core: NeuronCore): CoreUsage {
     hbm: core.hbm,
     usedBytes: core.usedBytes,
     usages: coreUsages(core),
-    globalBytes: sum(allocatorRows(core.global)),
+    globalBytes: sum(memoryRows(core.core, core.global.live)),
     models,
   };
 }

@@ -5,7 +5,7 @@ import type { StagedModel, StagedSubgraph } from "../plan/staged_model.ts";
 import { NrtError, type RuntimeNote } from "./errors.ts";
 import { execute, type ExecutionWork } from "./execution.ts";
 import type { LogicalCore } from "./logical_core.ts";
-import { allocatorRows, type MemoryRow } from "./memory_usage.ts";
+import { memoryRows, type MemoryRow } from "./memory_usage.ts";
 import { drain, type DrainOptions, type Resident } from "./model_database.ts";
 import type { ModelPart } from "./model_part.ts";
 import { releaseModel } from "./model_release.ts";
@@ -25,6 +25,8 @@ export interface ModelParts {
   readonly parts: readonly ModelPart[];
   /** Its entries in the cores' databases, per subgraph. */
   readonly residents: readonly Resident<ModelPart>[];
+  /** Tensors made for its inputs and outputs; they go with the model. */
+  readonly tensors: Map<string, Tensor>;
   /** Inputs by name, in the order of the host graph. */
   readonly inputs: ReadonlyMap<string, TensorInfo>;
   /** Outputs by name. */
@@ -127,15 +129,20 @@ export class Model implements Disposable, AsyncDisposable {
     return this.#holding(name, options.subgraph).resolve(name, offset, options.size ?? 0);
   }
 
-  /** What its own memory costs: bytes by core, HBM and usage. Shared scratchpad pages belong to the core and are not in it. */
+  /**
+   * What it costs: bytes of its own by core, HBM and usage, the tensors made for
+   * its inputs and outputs included. Scratchpad pages belong to the core, which
+   * shares them among its models; they are not in it.
+   */
   memory(): readonly MemoryRow[] {
     this.#usable("measure");
-    return this.parts.flatMap((part) => allocatorRows(part.allocator));
+    const tensors = [...this.#parts.tensors.values()].flatMap((tensor) => tensor.storage?.memory ?? []);
+    return this.parts.flatMap((part, index) => memoryRows(part.core.core, [...part.allocator.live, ...(index === 0 ? tensors : [])]));
   }
 
-  /** Bytes of its own. */
+  /** Bytes of its own: the sum of {@linkcode memory}; 0 once it is unloaded. */
   get bytes(): number {
-    return this.#state === "unloaded" ? 0 : this.parts.flatMap((part) => allocatorRows(part.allocator)).reduce((sum, row) => sum + row.bytes, 0);
+    return this.#state === "unloaded" ? 0 : this.memory().reduce((sum, row) => sum + row.bytes, 0);
   }
 
   /** What to set when variables did not fit a scratchpad page and took memory of their own; null when all did. */
@@ -146,7 +153,8 @@ export class Model implements Disposable, AsyncDisposable {
 
   /**
    * Binds tensors to inputs and outputs by name. Addresses and pointer tables
-   * change at once. A tensor that is closed is unbound. All or nothing.
+   * change at once. A tensor that is closed is unbound; one that was made by the
+   * load is closed when yours takes its place. All or nothing.
    *
    * @throws {NrtError} NRT_INVALID for a tensor without device address or of another device; NRT_EXEC_NC_BUSY while the model runs
    * @throws {PlanError} NRT_INVALID for an unknown name or a tensor that is too small
@@ -161,6 +169,10 @@ export class Model implements Disposable, AsyncDisposable {
     for (const [name, tensor] of entries) {
       this.#bound.get(name)?.forget();
       this.#bound.set(name, { tensor, forget: tensor.onDetach(() => this.#detached(name)) });
+      const made = this.#parts.tensors.get(name);
+      if (made === undefined || made === tensor) continue;
+      this.#parts.tensors.delete(name);
+      made.close();
     }
   }
 
@@ -244,6 +256,7 @@ export class Model implements Disposable, AsyncDisposable {
     for (const { forget } of this.#bound.values()) forget();
     this.#bound.clear();
     this.#logicalCore.context.remove(this);
+    for (const tensor of this.#parts.tensors.values()) tensor.close();
     releaseModel(this.#parts.staged, this.parts);
   }
 

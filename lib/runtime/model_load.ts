@@ -18,6 +18,7 @@ import type { ModelPart } from "./model_part.ts";
 import { releaseModel } from "./model_release.ts";
 import { copyPayloads, type PayloadCopy } from "./payloads.ts";
 import { SharedSlot } from "./shared_slot.ts";
+import type { Tensor } from "./tensor.ts";
 import { stageUcode, type UcodeLibrary, type UcodeOfModel } from "./ucode.ts";
 
 /** Steps of a load, in their order (context notes, 5.1). */
@@ -31,8 +32,12 @@ export interface LoadOptions {
   readonly source?: NeffSource | undefined;
   /** Libraries for the general purpose cores besides those in the file (sunda only). */
   readonly libraries?: readonly UcodeLibrary[] | undefined;
-  /** Inputs and outputs: bound to tensors by name (default), or placed by the plan in memory of the model. */
-  readonly io?: "bind" | "plan" | undefined;
+  /**
+   * Inputs and outputs: `tensors` (default) allocates one per name, binds it, and
+   * frees it with the model or when you bind one of your own; `bind` leaves them
+   * to you; `plan` places them in memory of the model, as its plan says.
+   */
+  readonly io?: "tensors" | "bind" | "plan" | undefined;
   /** Told each line the runtime would log. */
   readonly log?: ((line: string) => void) | undefined;
   /** Told each step when it is done, with the subgraph's position. */
@@ -61,7 +66,11 @@ export async function loadModel(logicalCore: LogicalCore, neff: Neff, options: L
     log: options.log,
   });
   const drafts: PartDraft[] = [];
-  const guard = context.guard(() => releaseModel(staged, drafts));
+  const tensors = new Map<string, Tensor>();
+  const guard = context.guard(() => {
+    for (const tensor of tensors.values()) tensor.close();
+    releaseModel(staged, drafts);
+  });
   try {
     neff.subgraphs.forEach((subgraph, index) => {
       const draft = openDraft(staged, { name, handle: handles[index]!, index, core: logicalCore.cores[index]!, before: before[index]! });
@@ -69,11 +78,12 @@ export async function loadModel(logicalCore: LogicalCore, neff: Neff, options: L
       options.trace?.("staged", index);
       allocatePart(draft, neff, subgraph, options);
     });
+    if ((options.io ?? "tensors") === "tensors") for (const info of staged.io) tensors.set(info.name, logicalCore.tensor(info));
     const copies = [...constantCopies(staged), ...drafts.flatMap((draft) => draft.copies)];
     await copyPayloads(neff, copies, { source: options.source, keep: () => context.gate.pass(`load ${name}`) });
     context.gate.pass(`load ${name}`);
     drafts.forEach((draft, index) => stageLibraries(draft, neff.subgraphs[index]!, neff, options));
-    const model = publish(logicalCore, { name, neff, staged, drafts, options });
+    const model = publish(logicalCore, { name, neff, staged, drafts, tensors, options });
     guard.done();
     return model;
   } catch (error) {
@@ -175,19 +185,21 @@ interface Publication {
   readonly neff: Neff;
   readonly staged: StagedModel;
   readonly drafts: readonly PartDraft[];
+  readonly tensors: Map<string, Tensor>;
   readonly options: LoadOptions;
 }
 
 /** The last step: the cores learn of the model. */
-function publish(logicalCore: LogicalCore, { name, neff, staged, drafts, options }: Publication): Model {
+function publish(logicalCore: LogicalCore, { name, neff, staged, drafts, tensors, options }: Publication): Model {
   for (const draft of drafts) draft.memoryUsage = { before: draft.memoryUsage.before, after: draft.core.usedBytes };
   const byName = (infos: readonly TensorInfo[]) => new Map(infos.map((info) => [info.name, info] as const));
   const residents = drafts.map((draft) => new Resident<ModelPart>(draft, draft.handle, name));
   const model = new Model({
-    name, neff, logicalCore, staged, parts: drafts, residents,
+    name, neff, logicalCore, staged, parts: drafts, residents, tensors,
     inputs: byName(neff.inputs), outputs: byName(neff.outputs),
     notes: drafts.flatMap((draft) => draft.notes),
   });
+  model.bind(Object.fromEntries(tensors));
   drafts.forEach((draft) => options.trace?.("feature-maps", draft.index));
   addToCores(drafts, residents);
   logicalCore.context.add(model);

@@ -97,7 +97,7 @@ test("unloading a model from inside its own execution is refused and changes not
 test("C-128 an execution needs a tensor for every input and output, and works on them", async () => {
   using neuron = open();
   const core = neuron.logicalCore(0);
-  const model = await core.load(smallModel());
+  const model = await core.load(smallModel(), { io: "bind" });
   await assert.rejects(model.execute(() => {}), status(1002, /input0, output0 are not bound/));
   using x = core.tensor(model.inputs.get("input0")!);
   using y = core.tensor(model.outputs.get("output0")!);

@@ -42,8 +42,8 @@ test("C-060 a core's total is the sum of its 22 usages, whatever is allocated an
 test("memory is told per device, HBM, core and model, and every sum fits the one above", async () => {
   using neuron = open({ fake: { product: "trn2", devices: [2, 7] } });
   const core = neuron.logicalCore(5);
-  const a = await core.load(smallModel({ name: "a", subgraphs: 2, weights: MiB }));
-  await core.load(smallModel({ name: "b", virtuals: [[0, MiB]] }));
+  const a = await core.load(smallModel({ name: "a", subgraphs: 2, weights: MiB }), { io: "bind" });
+  await core.load(smallModel({ name: "b", virtuals: [[0, MiB]] }), { io: "bind" });
   using _kv = core.tensor({ name: "kv cache", size: 13 * MiB });
   for (const device of neuron.memory()) {
     const { ledger } = neuron.devices.find((one) => one.index === device.device)!.memory;

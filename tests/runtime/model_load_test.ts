@@ -120,8 +120,7 @@ test("C-087 weights, instructions, rings and pointers are the model's, and none 
   const global = new Set([...neuron.core(0).global.live]);
   const model = await neuron.logicalCore(0).load(smallModel({
     more: [{ name: "tmp", type: "tmp-buf", size: 5000 }, { name: "to weights", type: "pointer", to: "weights0" }],
-    extra: {},
-  }));
+  }), { io: "bind" });
   const usages = usagesOf(model);
   for (const usage of ["WEIGHT", "SCRATCHPAD_NOT_SHARED", "INSTR_PE", "INSTR_ACT", "INSTR_POOL", "INSTR_DVE", "INSTR_SP", "DMA_RING_IO", "GENERIC"] as const) {
     assert.ok(usages.has(usage), `${usage} in ${[...usages]}`);
@@ -220,6 +219,30 @@ test("C-098 the steps of an unload come in their order, the allocator last", asy
   assert.deepEqual(steps, ["rings", "tables", "ucode", "instructions", "variables"]);
   assert.ok(left.every((count, index) => index === 0 || count <= left[index - 1]!), `${left}`);
   assert.equal(left.at(-1), 0, "only what the garbage list frees was left, then the allocator went");
+});
+
+test("a load makes one tensor per input and output name, which go with the model or give way to yours", async () => {
+  using neuron = open();
+  const core = neuron.logicalCore(1);
+  const before = ledgers(neuron);
+  const model = await core.load(smallModel({ subgraphs: 2 }));
+  const [x, y] = [model.bound("input0")!, model.bound("output0")!];
+  assert.equal(model.resolve("input0", 4095, { size: 1 }), x.address + 4095);
+  assert.equal(model.resolve("output0", 0, { subgraph: "sg01" }), y.address);
+  assert.deepEqual(model.memory().filter((row) => row.usage === "TENSOR"), [{ core: 2, hbm: 1, usage: "TENSOR", bytes: 4096 + 2048 }]);
+  using mine = core.tensor({ name: "mine", size: 4096 });
+  model.bind({ input0: mine });
+  assert.equal(x.closed, true);
+  assert.equal(model.memory().find((row) => row.usage === "TENSOR")!.bytes, 2048);
+  model.bind({ output0: y });
+  assert.equal(y.closed, false, "binding the same one again keeps it");
+  await model.unload();
+  assert.equal(y.closed, true);
+  assert.equal(mine.closed, false);
+  mine.close();
+  assert.deepEqual(ledgerDifference(before, ledgers(neuron)), {});
+  const planned = await core.load(smallModel(), { io: "plan" });
+  assert.ok([...planned.parts[0]!.allocator.live].some((memory) => memory.address === planned.resolve("input0")), "or the plan places them");
 });
 
 test("C-132 loading a state buffer makes no request for it", async () => {

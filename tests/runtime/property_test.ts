@@ -122,7 +122,7 @@ class World {
     const before = ledgers(this.neuron);
     let model: Model;
     try {
-      model = await logical.load(neff);
+      model = await logical.load(neff, { io: index % 2 === 0 ? "bind" : "tensors" });
     } catch (error) {
       const full = (error as { status?: number }).status === 4;
       const tooFew = neff.subgraphs.length > logical.cores.length;
@@ -203,7 +203,8 @@ class World {
     }
     for (const [storage, views] of storages) assert.equal(storage.refCount, views);
     for (const logical of this.neuron.logicalCores) {
-      const bytes = [...storages.keys()].filter((storage) => storage.logicalCore === logical.index).reduce((sum, storage) => sum + storage.allocatedSize, 0);
+      const made = this.loaded.flatMap(({ model }) => [model.bound("input0")?.storage ?? [], model.bound("output0")?.storage ?? []].flat());
+      const bytes = [...storages.keys(), ...made].filter((storage) => storage.logicalCore === logical.index).reduce((sum, storage) => sum + storage.allocatedSize, 0);
       const { ledger } = logical.owner.deviceMemory;
       assert.equal(ledger.used(logical.owner.core, 12), bytes, "tensors are charged to the owner");
       for (const other of logical.cores.slice(1)) assert.equal(ledger.used(other.core, 12), 0);

@@ -278,7 +278,7 @@ test("a tensor that was closed while a read waited rejects the read", async () =
 test("P-003 a bound tensor gives an input its address at once, a new one a new address, a closed one none", async () => {
   using neuron = open();
   const core = neuron.logicalCore(0);
-  const model = await core.load(smallModel({ more: [{ name: "table", type: "ptr-table", of: ["input0", "weights0", "output0"] }] }));
+  const model = await core.load(smallModel({ more: [{ name: "table", type: "ptr-table", of: ["input0", "weights0", "output0"] }] }), { io: "bind" });
   const entries = () => model.subgraph(0).tables()[0]!.addresses;
   assert.throws(() => model.resolve("input0"), status(2, /not staged/));
   assert.deepEqual(entries(), [null, model.resolve("weights0"), null]);

@@ -3,7 +3,7 @@ import { NeuronError } from "../../ffi/error.ts";
 import { checkSize } from "../../ffi/u64.ts";
 import { MemLocation, UsageType, type UsageName, usageNames } from "../abi/runtime_dmem.ts";
 import { csvText } from "../report/oom_dump.ts";
-import type { AllocatorLayer, Dmem, Location } from "./types.ts";
+import type { AllocatorLayer, Location } from "./types.ts";
 
 /** One event of a log. */
 export interface LogEvent {
@@ -46,7 +46,7 @@ export class LogFormatError extends NeuronError {
  * @param write receives whole lines with their newline
  */
 export function allocationLog(write: (line: string) => void): AllocatorLayer {
-  const ids = new WeakMap<Dmem, number>();
+  const ids = new Map<number, number>();
   let sequence = 0;
   let lastId = 0;
   const line = (action: LogEvent["action"], id: number, fields: readonly (string | number)[]) =>
@@ -55,7 +55,7 @@ export function allocationLog(write: (line: string) => void): AllocatorLayer {
   return {
     name: "log",
     allocated(memory, { alignment = 0, contiguous = false }) {
-      ids.set(memory, ++lastId);
+      ids.set(memory.record, ++lastId);
       const { core, hbm, location, usage, allocatedSize, alignOffset, address, hint } = memory;
       // In the fallback for drivers that cannot align, the driver was asked for more bytes and no alignment.
       line("alloc", lastId, [core, hbm, location, usage, allocatedSize, alignOffset > 0 ? 0 : alignment, contiguous ? 1 : 0, hexText(address), csvText(hint ?? "")]);
@@ -66,7 +66,9 @@ export function allocationLog(write: (line: string) => void): AllocatorLayer {
     },
     freed(memory) {
       const { core, hbm, location, usage, allocatedSize, address, hint } = memory;
-      line("free", ids.get(memory) ?? 0, [core, hbm, location, usage, allocatedSize, 0, 0, hexText(address), csvText(hint ?? "")]);
+      const id = ids.get(memory.record) ?? 0;
+      ids.delete(memory.record);
+      line("free", id, [core, hbm, location, usage, allocatedSize, 0, 0, hexText(address), csvText(hint ?? "")]);
     },
   };
 }

@@ -118,7 +118,7 @@ class Memory implements DeviceMemory {
     }
     for (const mapping of context.mappings.values()) mapping.close();
     context.mappings.clear();
-    for (const allocator of [...context.allocators]) allocator.destroy();
+    for (const allocator of context.allocators) allocator.destroy();
     for (const { bounce } of context.cores) bounce?.close();
     context.metrics?.close?.();
     context.ledger.close();

@@ -1,3 +1,6 @@
+import type { Fields, StructBase } from "../../ffi/layout.ts";
+import { readId64 } from "../../ffi/u64.ts";
+
 /** The part of a request's description that issuing it needs, whatever its argument struct is. */
 export interface AnyRequest {
   /** The C name without `NEURON_IOCTL_`. */
@@ -11,6 +14,19 @@ export interface AnyRequest {
   /** The argument struct, to read its fields back for an error or a log. */
   readonly argument: {
     readonly byteLength: number;
-    over(view: DataView, base?: number): { $read(): Record<string, unknown> };
+    readonly fields: Fields;
+    over(view: DataView, base?: number): Pick<StructBase<Fields>, "$view" | "$base">;
   } | null;
+}
+
+/** Values of an argument struct by field: numbers, exact bigints where a number would not do, bytes as they are. */
+export function argumentFields(request: AnyRequest, view: DataView, base: number): Readonly<Record<string, unknown>> {
+  if (request.argument === null) return {};
+  const values: Record<string, unknown> = {};
+  const laid = request.argument.over(view, base) as unknown as Readonly<Record<string, unknown>>;
+  for (const [name, { kind, count, offset }] of Object.entries(request.argument.fields)) {
+    if (count !== undefined) continue;
+    values[name] = kind === "u64" || kind === "ptr" ? readId64(view, base + offset) : laid[name];
+  }
+  return values;
 }

@@ -2,7 +2,7 @@ import { Errno } from "../../ffi/errno.ts";
 import { ClosedError } from "../../ffi/error.ts";
 import type { Kernel } from "../../ffi/kernel.ts";
 import { pinned, type Pinned, registerPinned, unregisterPinned } from "../../ffi/memory.ts";
-import type { AnyRequest } from "./any_request.ts";
+import { type AnyRequest, argumentFields } from "./any_request.ts";
 import { ARGUMENT_BYTES } from "./arguments.ts";
 import { RequestError } from "./error.ts";
 
@@ -78,7 +78,7 @@ export class Channel {
 
   /** The error for a result that is not 0, with the argument fields as they are now. */
   failure(request: AnyRequest, offset: number, result: number, hint?: string): RequestError {
-    const values = request.argument === null ? {} : request.argument.over(this.view, offset).$read();
+    const values = argumentFields(request, this.view, offset);
     return new RequestError(request, result < 0 ? -result : positive(request, result), {
       arguments: values, path: this.path, hint, ...(result > 0 ? { returned: result } : {}),
     });

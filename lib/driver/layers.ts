@@ -5,7 +5,7 @@ import type { Kernel } from "../../ffi/kernel.ts";
 import type { Mapping } from "../../ffi/mapping.ts";
 import { type Window, windowAt } from "../../ffi/memory.ts";
 import { requests } from "../abi/requests.ts";
-import type { AnyRequest } from "./any_request.ts";
+import { type AnyRequest, argumentFields } from "./any_request.ts";
 
 /** A function that puts something between a client and a kernel. */
 export type KernelLayer = (kernel: Kernel) => Kernel;
@@ -45,7 +45,7 @@ export function withRequestLog(kernel: Kernel, sink: (record: CallRecord) => voi
   const fields = (request: AnyRequest | undefined, address: number): Readonly<Record<string, unknown>> => {
     if (request?.argument == null || address === 0) return {};
     windowAt(address, request.argument.byteLength, window);
-    return request.argument.over(window.view, window.offset).$read();
+    return argumentFields(request, window.view, window.offset);
   };
   const report = (call: KernelCall, name: string, fd: number, input: Readonly<Record<string, unknown>>, result: number, output: Readonly<Record<string, unknown>> = {}) =>
     sink({ index: index++, call, name, fd, input, output, result });

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { pinned } from "./memory.ts";
 import { native } from "./native.ts";
 import { syscalls } from "./syscalls.ts";
@@ -12,16 +13,24 @@ const Request = { CONT: 7, DETACH: 17, SYSCALL: 24, GETREGSET: 0x4204, SETREGSET
 const NT_PRSTATUS = 1;
 const OPTION_TRACESYSGOOD = 1;
 const P_PID = 1;
-/** `WNOHANG | WSTOPPED | __WNOTHREAD | __WALL`. */
-const WAIT_FLAGS = 1 + 2 + 0x20000000 + 0x40000000;
+/** `WNOHANG | WEXITED | __WNOTHREAD | __WALL`: the end of a thread this one traces. */
+const REAP = 1 + 4 + 0x20000000 + 0x40000000;
+/** The same and `WSTOPPED | WNOWAIT`: a stop as well; nothing is taken away. */
+const LOOK = REAP + 2 + 0x01000000;
 const SIGINFO_BYTES = 128;
+const SI_CODE = 8;
 const SI_PID = 16;
 const SI_STATUS = 24;
+/** `CLD_DUMPED`: codes up to this one mean an end. */
+const LAST_END = 3;
 const SIGTRAP = 5;
 /** `PTRACE_EVENT_STOP`, in the second byte of the status. */
 const EVENT_STOP = 128;
 const REGISTER_BYTES = 512;
 const ESRCH = 3;
+const EINTR = 4;
+/** A stop comes within microseconds unless the machine is overloaded. */
+const LONGEST_MS = 10_000;
 const ETIMEDOUT = 110;
 
 /** Where the registers of a system call lie in NT_PRSTATUS. */
@@ -44,45 +53,42 @@ export interface StoppedThread {
  *
  * @param tid a thread that waits inside a system call
  * @param resume ends its waiting; called once the stop is ordered
- * @param alive whether the thread can still arrive; asked while waiting
  * @returns the stopped thread, or −errno: EPERM when it may not be traced or is
  * traced already; `resume` was not called then. After any other error it was.
  */
-export function stopAfterCall(tid: number, resume: () => void, alive: () => boolean): StoppedThread | number {
+export function stopAfterCall(tid: number, resume: () => void): StoppedThread | number {
   const seized = ptrace(Request.SEIZE, tid, 0, OPTION_TRACESYSGOOD);
   if (seized < 0) return seized;
   ptrace(Request.INTERRUPT, tid, 0, 0);
   resume();
-  const tracee = new Tracee(tid, alive);
+  const tracee = new Tracee(tid);
   const stopped = tracee.await((status) => status >> 8 === EVENT_STOP);
   return stopped < 0 ? stopped : tracee.stopped();
 }
 
+/** No stop has this status: only an end is waited for. */
+const NEVER = () => false;
+
 /** A seized thread. */
 class Tracee {
   readonly #tid: number;
-  readonly #alive: () => boolean;
   readonly #info = pinned(SIGINFO_BYTES);
   readonly #registers = pinned(REGISTER_BYTES);
   readonly #vector = pinned(16);
   /** Signals that arrived meanwhile; sent again at the end. */
   readonly #signals: number[] = [];
 
-  constructor(tid: number, alive: () => boolean) {
+  constructor(tid: number) {
     this.#tid = tid;
-    this.#alive = alive;
   }
 
-  /** Waits for a stop of one kind; others are let pass. Returns 0 or −errno. */
+  /** Waits for a stop of one kind; others are let pass. Returns 0 or −errno: ESRCH when it was killed. */
   await(wanted: (status: number) => boolean): number {
-    for (const end = performance.now() + 5000; performance.now() < end;) {
-      this.#info.bytes.fill(0);
-      const result = native().syscall(syscalls.waitid, P_PID, this.#tid, this.#info.address, WAIT_FLAGS, 0);
-      if (result < 0 && result !== -4) return result;
-      if (result < 0 || this.#info.view.getInt32(SI_PID, true) === 0) {
-        if (!this.#alive()) return -ESRCH;
-        continue;
-      }
+    for (const end = performance.now() + LONGEST_MS; performance.now() < end;) {
+      const result = this.#wait(LOOK);
+      if (result < 0 && result !== -EINTR) return result;
+      if (result < 0 || this.#info.view.getInt32(SI_PID, true) === 0) continue;
+      if (this.#info.view.getInt32(SI_CODE, true) <= LAST_END) return this.#bury();
       const status = this.#info.view.getInt32(SI_STATUS, true);
       if (wanted(status)) return 0;
       if (status > 0 && status < 64 && status !== SIGTRAP) this.#signals.push(status);
@@ -91,23 +97,36 @@ class Tracee {
     return -ETIMEDOUT;
   }
 
-  stopped(): StoppedThread {
+  /** A traced thread that was killed is not its parent's to wait for until the tracer has seen it. A child of ours is left to whoever waits for it. */
+  #bury(): number {
+    if (!isChild(this.#tid)) this.#wait(REAP);
+    return -ESRCH;
+  }
+
+  #wait(flags: number): number {
+    this.#info.bytes.fill(0);
+    return native().syscall(syscalls.waitid, P_PID, this.#tid, this.#info.address, flags, 0);
+  }
+
+  /** The thread as it stands, or −ESRCH when it was killed meanwhile. */
+  stopped(): StoppedThread | number {
     const saved = this.#load();
-    const view = new DataView(saved.buffer, saved.byteOffset, saved.byteLength);
+    if (saved === undefined) return this.await(NEVER);
+    const view = new DataView(saved.buffer);
     return {
       result: readI64(view, REGISTERS.result),
       call: (number, ...args) => this.#call(saved, number, args),
       release: (result) => {
         writeI64(view, REGISTERS.result, result);
         this.#store(saved);
-        ptrace(Request.DETACH, this.#tid, 0, 0);
+        if (ptrace(Request.DETACH, this.#tid, 0, 0) < 0) this.await(NEVER);
         for (const signal of this.#signals) native().syscall(syscalls.tkill, this.#tid, signal);
       },
     };
   }
 
   /** Sets the thread back onto its system call instruction with other arguments, and lets it run to the end of it. */
-  #call(saved: Uint8Array, number: number, args: readonly number[]): number {
+  #call(saved: Uint8Array<ArrayBuffer>, number: number, args: readonly number[]): number {
     const registers = saved.slice();
     const view = new DataView(registers.buffer);
     writeU64(view, REGISTERS.pc, readI64(view, REGISTERS.pc) - REGISTERS.instruction);
@@ -122,13 +141,13 @@ class Tracee {
       if (stopped < 0) return stopped;
     }
     const after = this.#load();
-    return readI64(new DataView(after.buffer), REGISTERS.result);
+    return after === undefined ? -ESRCH : readI64(new DataView(after.buffer), REGISTERS.result);
   }
 
-  #load(): Uint8Array {
+  #load(): Uint8Array<ArrayBuffer> | undefined {
     writeU64(this.#vector.view, 0, this.#registers.address);
     writeU64(this.#vector.view, 8, REGISTER_BYTES);
-    ptrace(Request.GETREGSET, this.#tid, NT_PRSTATUS, this.#vector.address);
+    if (ptrace(Request.GETREGSET, this.#tid, NT_PRSTATUS, this.#vector.address) < 0) return undefined;
     return this.#registers.bytes.slice(0, this.#vector.view.getUint32(8, true));
   }
 
@@ -137,6 +156,16 @@ class Tracee {
     writeU64(this.#vector.view, 0, this.#registers.address);
     writeU64(this.#vector.view, 8, registers.length);
     ptrace(Request.SETREGSET, this.#tid, NT_PRSTATUS, this.#vector.address);
+  }
+}
+
+/** Whether a thread id is a process that this one started. */
+function isChild(tid: number): boolean {
+  try {
+    const status = readFileSync(`/proc/${tid}/status`, "latin1");
+    return status.includes(`\nTgid:\t${tid}\n`) && status.includes(`\nPPid:\t${process.pid}\n`);
+  } catch {
+    return false;
   }
 }
 

@@ -79,7 +79,7 @@ const mmap: CallHandler = (serving, call) => {
   if (!isNodeOrReceived(serving, call, call.int(4))) return void call.proceed();
   const { target, descriptor } = subject;
   serving.targets.refreshPrivileges(target, call.tid);
-  mapNode(serving, call, target, descriptor);
+  mapNode(call, target, descriptor);
 };
 
 /** Handlers of calls about descriptors, by system call. */

@@ -5,7 +5,6 @@ import { syscalls } from "../../../ffi/syscalls.ts";
 import type { MapPlan } from "../mappings.ts";
 import { PAGE_BYTES } from "../pools.ts";
 import type { Listener } from "./listener.ts";
-import type { Serving } from "./serving.ts";
 import type { Target, TargetDescriptor } from "./targets.ts";
 
 /** Advice that makes a mapping what the driver makes it: not inherited by fork, not in core dumps. */
@@ -22,14 +21,13 @@ const MADV_DONTDUMP = 16;
  * debugger has it), mappings that would differ are refused with EACCES, and
  * children inherit the others.
  */
-export function mapNode(serving: Serving, call: Listener, target: Target, descriptor: TargetDescriptor): void {
+export function mapNode(call: Listener, target: Target, descriptor: TargetDescriptor): void {
   const length = call.argument(1);
   const protection = call.int(2);
   const offset = call.argument(5);
   const plan = target.process.planMapping(descriptor.fake, length, protection, call.int(3), offset);
   if (typeof plan === "number") return void call.answer(plan);
-  const { tid } = call;
-  const stopped = stopAfterCall(tid, () => void call.proceed(), () => !serving.targets.hasEnded(tid));
+  const stopped = stopAfterCall(call.tid, () => void call.proceed());
   if (typeof stopped !== "number") {
     const result = adjust(stopped, plan, { length, protection, offset });
     stopped.release(result);

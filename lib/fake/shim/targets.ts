@@ -90,12 +90,6 @@ export class Targets {
     this.#files.sweep();
   }
 
-  /** Whether the process of a thread is known to have ended. */
-  hasEnded(tid: number): boolean {
-    const target = this.#byTid.get(tid);
-    return target === undefined || !isThreadOf(target.pid, tid);
-  }
-
   /** Notes that a thread was allowed to change its process's descriptors. */
   expectChange(target: Target, tid: number): void {
     target.pending.add(tid);

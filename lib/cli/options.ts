@@ -21,11 +21,27 @@ export function deviceOptions(command: Command): Command {
     .addOption(new Option("--device <N>", "use the real device /dev/neuronN").argParser(integer));
 }
 
+/** Adds where to look for devices: a fake machine, or files that stand for the system's. */
+export function machineOptions(command: Command): Command {
+  return command
+    .addOption(new Option("--fake <product>", "look at a fake machine").choices(PRODUCTS))
+    .addOption(new Option("--devices <N|list>", "devices of the fake machine: how many, or which (3,5)").argParser(deviceCount))
+    .addOption(new Option("--sysfs <root>", "directory that stands for /sys"));
+}
+
 /** Parses a non-negative integer option, decimal or `0x…`. */
 export function integer(text: string): number {
   const value = /^(0x[0-9a-f]+|\d+)$/i.test(text) ? Number(text) : NaN;
   if (!Number.isSafeInteger(value)) throw new InvalidArgumentError(`"${text}" is not a non-negative integer.`);
   return value;
+}
+
+/** Parses how many devices a fake machine has, or which: `16`, `3,5`. */
+export function deviceCount(text: string): number | readonly number[] {
+  const numbers = text.split(",").map((part) => integer(part.trim()));
+  if (!text.includes(",")) return numbers[0]!;
+  if (new Set(numbers).size < numbers.length) throw new InvalidArgumentError(`"${text}" names a device twice.`);
+  return numbers;
 }
 
 /** Parses a 64-bit mask, decimal or `0x…`. */

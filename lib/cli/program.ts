@@ -1,6 +1,6 @@
 import { Command, CommanderError, Option, type OutputConfiguration } from "commander";
 import { ExitCode, reportFailure } from "./failure.ts";
-import { deviceOptions, integer, jsonOption, mask, TARGET_NAMES } from "./options.ts";
+import { deviceOptions, integer, jsonOption, machineOptions, mask, TARGET_NAMES } from "./options.ts";
 import { processTerminal, type Terminal } from "./terminal.ts";
 
 /** A command's work: it prints through the terminal and returns the exit code (default 0). */
@@ -43,6 +43,7 @@ export function buildProgram(wrap: Wrap, output: OutputConfiguration = {}): Comm
     .addHelpText("after", "\nExit codes: 0 done, 1 the file or the device says no, 2 wrong usage.");
   addModelCommands(program, wrap);
   addFileCommands(program, wrap);
+  addHostCommands(program, wrap);
   return program;
 }
 
@@ -69,6 +70,15 @@ function addModelCommands(program: Command, wrap: Wrap): void {
     .description("explain a runtime status or errno, or (with -) a runtime log on standard input")
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./explain.ts")).explain));
+}
+
+/** Commands that look at the devices of a host. */
+function addHostCommands(program: Command, wrap: Wrap): void {
+  machineOptions(program.command("devices"))
+    .description("list the Neuron devices of this host: cores, memory, neighbours, processes, and what keeps a device from being used")
+    .addOption(new Option("--dev <folder>", "directory that stands for /dev"))
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./devices.ts")).devices));
 }
 
 /** Commands about the files of compiled models; they need no device. */

@@ -1,5 +1,6 @@
 import { readdirSync, readlinkSync } from "node:fs";
 import { Errno } from "../../../ffi/errno.ts";
+import { pinned } from "../../../ffi/memory.ts";
 import { native } from "../../../ffi/native.ts";
 import { pidfdGetfd, pidfdOpen } from "../../../ffi/process.ts";
 import { acceptConnection, peerOf, receiveText, sendText } from "../../../ffi/socket.ts";
@@ -60,7 +61,7 @@ class Host {
 
   constructor(machine: FakeMachine, socket: number) {
     this.#supervisor = new Supervisor(machine, {
-      report: (message) => void process.stderr.write(`neuron-dmem fake: ${message}\n`),
+      report: (message) => writeError(`neuron-dmem fake: ${message}\n`),
       gone: (listener) => this.#gone(listener),
     });
     this.#socket = { fd: socket, ready: () => this.#accept() };
@@ -171,6 +172,14 @@ class Host {
   #changed(): void {
     this.#sources = [this.#socket, ...this.#connections];
   }
+}
+
+/** Writes to standard error at once: this thread does not return to its event loop. */
+function writeError(text: string): void {
+  const bytes = new TextEncoder().encode(text);
+  const memory = pinned(bytes.length);
+  memory.bytes.set(bytes);
+  native().write(2, memory.address, bytes.length);
 }
 
 /** The descriptor of a process that is the listener of its filter. */

@@ -20,8 +20,8 @@ const PR_SET_PDEATHSIG = 1;
 const PR_SET_PTRACER = 0x59616d61;
 const SIGKILL = 9;
 const ENOEXEC = 8;
-/** Signals that the runtimes ignore and programs expect to be deadly: SIGPIPE, SIGXFSZ. */
-const IGNORED_BY_RUNTIMES = [13, 25];
+/** Signals that the runtimes ignore and programs are born with: SIGPIPE, SIGXFSZ, and the C library's own 32. */
+const IGNORED_BY_RUNTIMES = [13, 25, 32];
 const CLOSE_RANGE_CLOEXEC = 4;
 const SIGACTION_BYTES = 32;
 

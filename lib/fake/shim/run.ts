@@ -133,8 +133,10 @@ function runProgram(host: Host, launchArguments: readonly string[], options: Run
     env: (options.env ?? process.env) as NodeJS.ProcessEnv,
     cwd: fileURLToPath(new URL(".", import.meta.url)),
   });
-  const stopForwarding = forwardSignals((signal) => void child.kill(signal));
-  const stopWatching = watchHost(host.connection, () => void child.kill("SIGKILL"));
+  // Not child.kill: on Deno the exit is then reported as that signal, whatever the program makes of it.
+  const send = (signal: NodeJS.Signals) => void (child.exitCode === null && child.signalCode === null && process.kill(child.pid!, signal));
+  const stopForwarding = forwardSignals(send);
+  const stopWatching = watchHost(host.connection, () => send("SIGKILL"));
   options.started?.(child);
   return new Promise<RunResult>((resolve, reject) => {
     child.on("error", reject);

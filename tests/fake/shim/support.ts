@@ -70,6 +70,19 @@ export async function runCaptured(
   return { ...result, stdout: Buffer.concat(parts.stdout).toString(), stderr: Buffer.concat(parts.stderr).toString() };
 }
 
+/** The command that runs a program under a fake in a process of its own, on this runtime. */
+export function runnerCommand(options: RunUnderFakeOptions, command: readonly string[]): readonly string[] {
+  const file = fileURLToPath(new URL("clients/runner.ts", here));
+  const runtime = "Bun" in globalThis ? [process.execPath, file] : [process.execPath, "run", "-A", "--no-check", "--quiet", file];
+  return [...runtime, JSON.stringify(options), ...command];
+}
+
+/** Runs a program under a fake in a process of its own. @param before a command that runs it, for example with another identity */
+export function runSeparately(options: RunUnderFakeOptions, command: readonly string[], before: readonly string[] = []): SpawnSyncReturns<string> {
+  const [file, ...words] = [...before, ...runnerCommand(options, command)];
+  return spawnSync(file!, words, { encoding: "utf8", timeout: 60_000 });
+}
+
 /** The arena of the clients, as the memory of a process: nothing lies outside it. */
 export function arenaMemory(arena: Uint8Array): UserMemory {
   const within = (address: number, length: number) => Math.max(0, Math.min(length, address < BASE ? 0 : BASE + ARENA - address));

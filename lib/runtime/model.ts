@@ -10,6 +10,7 @@ import { drain, type DrainOptions, type Resident } from "./model_database.ts";
 import type { ModelPart } from "./model_part.ts";
 import { releaseModel } from "./model_release.ts";
 import type { Tensor } from "./tensor.ts";
+import { TensorSet } from "./tensor_set.ts";
 
 /** What a model is made of, once everything of it is in place. */
 export interface ModelParts {
@@ -159,11 +160,11 @@ export class Model implements Disposable, AsyncDisposable {
    * @throws {NrtError} NRT_INVALID for a tensor without device address or of another device; NRT_EXEC_NC_BUSY while the model runs
    * @throws {PlanError} NRT_INVALID for an unknown name or a tensor that is too small
    */
-  bind(tensors: Readonly<Record<string, Tensor>>): void {
+  bind(tensors: Readonly<Record<string, Tensor>> | TensorSet): void {
     this.#usable("bind tensors to");
     this.#logicalCore.context.gate.pass(`bind tensors to ${this.name}`);
     this.#notRunning("bind tensors to");
-    const entries = Object.entries(tensors);
+    const entries = tensors instanceof TensorSet ? tensors.names.map((name) => [name, tensors.get(name)] as const) : Object.entries(tensors);
     for (const [name, tensor] of entries) this.#checkTensor(name, tensor);
     this.#parts.staged.bind(entries.map(([name, tensor]) => [name, placeOf(tensor)] as const));
     for (const [name, tensor] of entries) {

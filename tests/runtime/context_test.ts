@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { withRequestLog } from "../../lib/driver/layers.ts";
 import { NeuronContext } from "../../lib/runtime/context.ts";
 import { resolvedOffsets } from "../../lib/runtime/context_layout.ts";
 import { ContextSlot } from "../../lib/runtime/context_slot.ts";
@@ -194,6 +195,22 @@ test("an idle core holds exactly the 1088 bytes its pool engine prints into", ()
     using neuron = open({ fake: product });
     for (const core of neuron.cores) assert.equal(core.usedBytes, 1088);
   }
+});
+
+test("opening claims the cores before it allocates (a probe aside); closing frees memory, then cores, then devices", () => {
+  using machine = machineOf({ product: "trn1" });
+  const calls: string[] = [];
+  const kernel = withRequestLog(machine.kernel(), ({ call, name, input }) => calls.push(call === "ioctl" ? name : call === "open" ? `open ${String(input["path"])}` : call));
+  const neuron = open({ kernel });
+  const opening = calls.splice(0);
+  const first = (name: string, list: readonly string[]) => list.findIndex((one) => one.startsWith(name));
+  const last = (name: string, list: readonly string[]) => list.findLastIndex((one) => one.startsWith(name));
+  assert.ok(first("CRWL_NC_RANGE_MARK", opening) < first("MEM_GET_", opening), opening.join(" "));
+  assert.ok(first("CRWL_NC_RANGE_MARK", opening) > 0);
+  neuron.close();
+  assert.ok(last("MEM_FREE", calls) < first("CRWL_NC_RANGE_UNMARK", calls), calls.join(" "));
+  assert.ok(first("CRWL_NC_RANGE_UNMARK", calls) < first("close", calls));
+  assert.equal(calls.at(-1), "close");
 });
 
 test("a failure while opening gives everything back", () => {

@@ -170,3 +170,22 @@ test("tensors closed during an execution live until it is over", async () => {
   assert.equal(model.bound("input0"), undefined);
   assert.throws(() => model.resolve("input0"), status(2, /not staged/));
 });
+
+test("closing the devices under an execution frees everything at once, and the execution still ends", async () => {
+  const neuron = open();
+  const model = await ready(neuron);
+  const stop = gate();
+  const run = model.execute(async (execution) => {
+    await stop.opened;
+    assert.throws(() => execution.read("input0"), /closed|0 bytes/);
+    return "over";
+  });
+  const late = model.close.bind(model);
+  const report = neuron.close();
+  assert.deepEqual(report.models.map((one) => one.handle), [model.handle]);
+  assert.equal(model.state, "unloaded");
+  stop.open();
+  assert.equal(await run, "over");
+  late();
+  assert.deepEqual(report.leaked, { count: 0, bytes: 0 });
+});

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { geometries } from "../../lib/abi/architecture.ts";
+import { aggregateColumnNames, UsageType } from "../../lib/abi/runtime_dmem.ts";
 import { MiB, open, smallModel } from "./support.ts";
 
 const GiB = 1024 * MiB;
@@ -24,6 +25,15 @@ test("C-131 the limit is the HBM's size: 16, 24 and 36 GiB", () => {
     for (const core of neuron.logicalCores) assert.equal(core.memoryStats().limitBytes, size * GiB);
     assert.equal(geometries[fake].hbms[0]!.size, size * GiB);
   }
+});
+
+test("C-056 statistics tell used and limit only; the twelve columns are the report's", () => {
+  using neuron = open();
+  assert.deepEqual(Object.keys(neuron.logicalCore(0).memoryStats()).sort(), ["limitBytes", "usedBytes"]);
+  const report = neuron.devices[0]!.memory.report({ core: 0 });
+  assert.equal(report.columns, 12);
+  assert.equal(aggregateColumnNames.length, 12);
+  assert.equal(report.cores[0]!.usage[UsageType.POOL_STDIO], 1088);
 });
 
 test("C-060 a core's total is the sum of its 22 usages, whatever is allocated and freed", async () => {

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { HashTable } from "../../lib/abi/runtime_context.ts";
 import { UsageType } from "../../lib/abi/runtime_dmem.ts";
 import { MemoryError } from "../../lib/dmem/mod.ts";
+import { withRequestLog } from "../../lib/driver/layers.ts";
+import { findRecord, memRefAt } from "../../lib/plan/mem_ref_table.ts";
+import { planName } from "../../lib/plan/plan.ts";
 import { checkCarveout } from "../../lib/runtime/carveout.ts";
 import type { Model } from "../../lib/runtime/model.ts";
 import type { LoadStep } from "../../lib/runtime/model_load.ts";
@@ -113,6 +117,35 @@ test("C-092 the model of the second subgraph is built from the second slot", asy
   assert.equal(model.subgraph("sg01").table, model.parts[1]!.memRefSet);
   assert.equal(model.subgraph(1).allocator, model.parts[1]!.allocator);
   assert.ok(model.parts[1]!.memRefSet.plan.name === "sg01");
+});
+
+test("C-085 a set has 1024 buckets, and dropping it frees each of its records' memory once", async () => {
+  const machine = machineOf({ product: "trn2" });
+  let [allocated, freed] = [0, 0];
+  const kernel = withRequestLog(machine.kernel(), ({ name, result }) => {
+    if (result !== 0) return;
+    if (name.startsWith("MEM_ALLOC")) allocated += 1;
+    if (name === "MEM_FREE") freed += 1;
+  });
+  using neuron = open({ kernel, env: { NEURON_RT_VISIBLE_CORES: "0" } });
+  [allocated, freed] = [0, 0];
+  const model = await neuron.logicalCore(0).load(smallModel({ more: [{ name: "tmp", type: "tmp-buf", size: 5000 }, { name: "tmp2", type: "tmp-buf", size: 64 }] }));
+  const head = HashTable.over(model.parts[0]!.memRefSet.set.view);
+  assert.deepEqual([head.size, head.sizeMask, head.count], [0x400, 0x3ff, model.parts[0]!.memRefSet.count]);
+  await model.unload();
+  assert.ok(allocated > 5);
+  assert.equal(freed, allocated);
+});
+
+test("C-086 variables are found in the set by id; names go through the plan", async () => {
+  using neuron = open();
+  const model = await neuron.logicalCore(0).load(smallModel());
+  const { memRefSet } = model.parts[0]!;
+  for (const { name, varId } of model.subgraph(0).variables()) {
+    assert.equal(findRecord(memRefSet, varId), memRefAt(varId));
+    assert.equal(planName(memRefSet.plan, varId), name);
+  }
+  assert.equal(findRecord(memRefSet, memRefSet.count), -1);
 });
 
 test("C-087 weights, instructions, rings and pointers are the model's, and none of them is the core's", async () => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { open, status } from "./support.ts";
+import { TensorListRecord } from "../../lib/abi/runtime_tensor.ts";
+import { open, smallModel, status } from "./support.ts";
 
 test("C-129 a set passes the state gate, starts empty and makes no request", () => {
   const neuron = open();
@@ -8,6 +9,7 @@ test("C-129 a set passes the state gate, starts empty and makes no request", () 
   const set = neuron.tensorSet();
   assert.equal(neuron.devices[0]!.device.requestCount, requestCount);
   assert.equal(set.size, 0);
+  assert.deepEqual([TensorListRecord.byteLength, TensorListRecord.offsets], [16, { tensors: 0, numTensors: 8 }], "the flat form");
   assert.throws(() => set.get("x"), status(1, /Cannot find tensor "x" in the set: it has none/));
   neuron.close();
   assert.throws(() => neuron.tensorSet(), status(14, /already closed/));
@@ -65,4 +67,17 @@ test("names hold up to 255 bytes", () => {
   for (let index = 0; index < 3000; index++) set.add(`t${index}`, tensor);
   assert.equal(set.size, 3001);
   assert.equal(set.get("t2999"), tensor);
+});
+
+test("a set can be bound to a model; names the model does not know are refused", async () => {
+  using neuron = open();
+  const core = neuron.logicalCore(0);
+  const model = await core.load(smallModel(), { io: "bind" });
+  using set = neuron.tensorSet({ owning: true });
+  set.add("input0", core.tensor({ name: "x", size: 4096 }));
+  set.add("output0", core.tensor({ name: "y", size: 2048 }));
+  model.bind(set);
+  assert.equal(model.resolve("output0"), set.get("output0").address);
+  set.add("stranger", core.tensor({ name: "z", size: 8 }));
+  assert.throws(() => model.bind(set), status(2, /no input or output of this name/));
 });

@@ -1,6 +1,6 @@
 import { Command, CommanderError, Option, type OutputConfiguration } from "commander";
 import { ExitCode, reportFailure } from "./failure.ts";
-import { deviceOptions, integer, jsonOption, machineOptions, mask, TARGET_NAMES } from "./options.ts";
+import { deviceCount, deviceOptions, integer, jsonOption, machineOptions, mask, TARGET_NAMES } from "./options.ts";
 import { processTerminal, type Terminal } from "./terminal.ts";
 
 /** A command's work: it prints through the terminal and returns the exit code (default 0). */
@@ -79,6 +79,11 @@ function addHostCommands(program: Command, wrap: Wrap): void {
     .addOption(new Option("--dev <folder>", "directory that stands for /dev"))
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./devices.ts")).devices));
+  machineOptions(program.command("mem"))
+    .description("show who uses the memory of the devices: device, HBM, core, category, and the host's memory beside it")
+    .addOption(new Option("--expect <N|list>", "devices that must be there: how many, or which").argParser(deviceCount))
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./mem.ts")).mem));
 }
 
 /** Commands about the files of compiled models; they need no device. */

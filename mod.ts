@@ -47,6 +47,7 @@ export { coresOnHbm, logicalCoreSize, logicalCoresOnHbm, logicalPlaceOf, physica
 export { parseCoreList, readCoreRequest } from "./lib/runtime/visible_cores.ts";
 export { resolvedOffsets } from "./lib/runtime/context_layout.ts";
 export { createHandleMinter, type HandleMinter } from "./lib/runtime/handles.ts";
+export { log, type LogLayer } from "./lib/runtime/log_file.ts";
 export type { Environment } from "./lib/runtime/environment.ts";
 
 // Compiled models

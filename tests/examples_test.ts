@@ -26,6 +26,10 @@ const PROMISES: Readonly<Record<string, readonly RegExp[]>> = {
     /busy loaded, other loaded\] busy runs/, /busy unloading.*1 execution holds it/, /Unknown model 1001/, /1 references are still held after 10 ms/,
     /^\[other loaded\] unloaded$/m, /^\[other loaded\] other runs$/m,
   ],
+  "every_request.ts": [
+    /^the load made \d+ allocations, \d+\.\d MiB$/m, /^Cannot allocate 9\.000GB for core 0: it holds .* of its limit of 8\.000GB$/m, /^peak \d+\.\d MiB, 1 refused$/m,
+    /^\d+ lines in the log/m, /^seq,action,id,core,hbm,/m, /^\d+,alloc,\d+,0,0,device,WEIGHT,/m,
+  ],
   "kv_cache.ts": [/24 GiB, 1025 MiB used/, /32 tensors, first at 0x[0-9a-f]+, all on HBM 0/, /^status 4 \(NRT_RESOURCE\): Cannot allocate tensor one layer too many/m, /^hint: ./m, /^after closing the cache: 1025 MiB$/m],
   "shared_hbm.ts": [/lnc 0 \(nd0:nc0\) is on HBM 0; so is lnc 1 \(nd0:nc1\)/, /HBM 0: 512\.0 of 24576 MiB, cores 0 1 \(device-relative\)/, /most: core 1 \(global 1\), 512\.0 MiB/],
 };

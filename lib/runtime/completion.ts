@@ -23,7 +23,7 @@ export class CompletionBoard {
 
   /** Wakes everyone that waits; each looks at its own count again. */
   broadcast(): void {
-    for (const wake of [...this.#waiting]) wake();
+    for (const wake of this.#waiting) wake();
   }
 
   /**

@@ -3,6 +3,7 @@ import type { Kernel } from "../../ffi/kernel.ts";
 import type { Geometry } from "../abi/architecture.ts";
 import { MAX_CORES, MAX_DEVICES } from "../abi/runtime_context.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
+import { datastoreMetrics } from "../dmem/datastore_metrics.ts";
 import { openDeviceMemory } from "../dmem/memory.ts";
 import type { AllocatorLayer, DeviceMemory, DeviceMemoryOptions } from "../dmem/types.ts";
 import { openDevice } from "../driver/device.ts";
@@ -204,11 +205,11 @@ export class NeuronContext implements Disposable {
   close(): CloseReport {
     if (this.#stack.disposed) return { models: [], tensors: [], leaked: { count: 0, bytes: 0 } };
     const models = this.models.map(({ handle, name }) => ({ handle, name }));
-    for (const undo of [...this.#loading]) undo();
+    for (const undo of this.#loading) undo();
     for (const core of this.cores) core.models.clear();
     for (const model of this.models) model.abandon();
     const tensors = [...this.tensors].filter((tensor) => tensor.storage !== undefined).map(({ name, size }) => ({ name, size }));
-    for (const tensor of [...this.tensors]) tensor.invalidate();
+    for (const tensor of this.tensors) tensor.invalidate();
     for (const core of this.cores) core.close();
     const left = this.devices.map(({ memory }) => memory.close());
     this.#stack.dispose();
@@ -249,8 +250,10 @@ export class NeuronContext implements Disposable {
     const cores = logical.flatMap((core) => physicalCoresOf(core, this.logicalSize))
       .filter((core) => Math.floor(core / coresPerDevice) === device.index).map((core) => core % coresPerDevice);
     const hostIndex = attempt(() => device.hostDeviceId()) ?? device.index;
+    const { memoryMetrics, ...switches } = this.switches.memory;
     const memory = stack.use(openDeviceMemory(device, {
-      ...this.switches.memory, mlaIndex: device.index, cores, lnc: this.logicalSize, layers: options.layers, observer: options.observer,
+      ...switches, mlaIndex: device.index, cores, lnc: this.logicalSize, layers: options.layers, observer: options.observer,
+      metrics: memoryMetrics ? datastoreMetrics(device) : undefined,
     }));
     return { index: device.index, hostIndex, routingId: this.routing.ids[hostIndex] ?? hostIndex, device, memory };
   }

@@ -50,6 +50,7 @@ export function openNeuron(options: OpenNeuronOptions = {}): Neuron {
     return new Neuron(context, () => {
       slot.clear();
       machine?.close();
+      for (const layer of options.layers ?? []) (layer as Partial<Disposable>)[Symbol.dispose]?.();
     });
   } catch (error) {
     machine?.close();

@@ -324,7 +324,7 @@ export class Tensor implements Disposable {
     this.#offset = 0;
     this.#size = 0;
     this.#completions = 0;
-    for (const listener of [...this.#onDetach]) listener(this);
+    for (const listener of this.#onDetach) listener(this);
     storage.detach();
   }
 

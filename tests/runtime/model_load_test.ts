@@ -150,7 +150,7 @@ test("C-086 variables are found in the set by id; names go through the plan", as
 
 test("C-087 weights, instructions, rings and pointers are the model's, and none of them is the core's", async () => {
   using neuron = open();
-  const global = new Set([...neuron.core(0).global.live]);
+  const global = new Set(neuron.core(0).global.live);
   const model = await neuron.logicalCore(0).load(smallModel({
     more: [{ name: "tmp", type: "tmp-buf", size: 5000 }, { name: "to weights", type: "pointer", to: "weights0" }],
   }), { io: "bind" });
@@ -158,7 +158,7 @@ test("C-087 weights, instructions, rings and pointers are the model's, and none 
   for (const usage of ["WEIGHT", "SCRATCHPAD_NOT_SHARED", "INSTR_PE", "INSTR_ACT", "INSTR_POOL", "INSTR_DVE", "INSTR_SP", "DMA_RING_IO", "GENERIC"] as const) {
     assert.ok(usages.has(usage), `${usage} in ${[...usages]}`);
   }
-  assert.deepEqual(new Set([...neuron.core(0).global.live]), global, "the GLOBAL list is as before");
+  assert.deepEqual(new Set(neuron.core(0).global.live), global, "the GLOBAL list is as before");
 });
 
 test("C-088 C-100 destroying an allocator frees no byte: owners and the garbage list do, first", async () => {

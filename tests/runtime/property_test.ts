@@ -223,9 +223,9 @@ class World {
   }
 
   async end(): Promise<void> {
-    for (const one of [...this.loaded]) while (one.runs.length > 0) one.runs[0]!.end();
+    for (const one of this.loaded.slice()) while (one.runs.length > 0) one.runs[0]!.end();
     for (const { tensor } of this.views) tensor.close();
-    for (const one of [...this.loaded]) await (one.unloading ?? one.model.unload());
+    for (const one of this.loaded.slice()) await (one.unloading ?? one.model.unload());
     assert.deepEqual(ledgerDifference(this.start, ledgers(this.neuron)), {}, "everything ends where it began");
   }
 }

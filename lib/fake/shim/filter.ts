@@ -38,6 +38,7 @@ const PRIVATE_OFFSET = 16 * 2 ** 20;
 const ALWAYS: readonly SyscallName[] = [
   "close", "openat", "open", "newfstatat", "fstat", "stat", "lstat", "statx", "readlink", "readlinkat", "access", "faccessat",
   "faccessat2", "openat2", "creat", "dup", "dup2", "dup3", "close_range", "execve", "execveat",
+  "getxattr", "lgetxattr", "listxattr", "llistxattr",
 ];
 
 /** One instruction whose jumps are labels; a missing label means the next instruction. */

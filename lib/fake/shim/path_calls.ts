@@ -198,6 +198,13 @@ function store(call: Listener, address: number, length: number): number {
   return call.valid() && writeProcess(call.tid, address, scratch.address, length) === length ? length : -Errno.EFAULT;
 }
 
+/** Extended attributes: nothing of ours has any. */
+const noAttributes: AtPlace = (serving, call, place) => {
+  if (place.kind !== "sysfs" && deviceBehind(serving, call, place) === undefined) return false;
+  call.answer(-Errno.EOPNOTSUPP);
+  return true;
+};
+
 /** Flags of `openat2`, which lie in a struct of the caller. */
 function flagsOfHow(call: Listener): number {
   return readProcess(call.tid, call.argument(2), scratch.address, 8) === 8 ? scratch.view.getInt32(0, true) : 0;
@@ -220,6 +227,10 @@ export const pathCalls: Readonly<Partial<Record<SyscallName, CallHandler>>> = {
   access: withPath(bare, access(1)),
   faccessat: withPath(at, access(2)),
   faccessat2: withPath(at, access(2)),
+  getxattr: withPath(bare, noAttributes),
+  lgetxattr: withPath(bare, noAttributes),
+  listxattr: withPath(bare, noAttributes),
+  llistxattr: withPath(bare, noAttributes),
   readlink: withPath(bare, readlink(1)),
   readlinkat: withPath(at, readlink(2)),
 };

@@ -8,7 +8,7 @@ import { OpenFiles } from "./files.ts";
 import type { Listener } from "./listener.ts";
 import { pathCalls } from "./path_calls.ts";
 import type { CallHandler, Serving } from "./serving.ts";
-import { type SysfsExport, SysfsView } from "./sysfs_view.ts";
+import { SysfsView } from "./sysfs_view.ts";
 import { Targets } from "./targets.ts";
 import { Waits } from "./waits.ts";
 
@@ -24,8 +24,6 @@ export interface Source {
 
 /** Settings of a {@linkcode Supervisor}. */
 export interface SupervisorOptions {
-  /** Writes the driver's sysfs files. */
-  readonly sysfs?: (root: string) => SysfsExport;
   /** Told of requests that were refused loudly and of faults of the fake itself. */
   readonly report: (message: string) => void;
   /** Called when the last process of a program is gone and the fake has been brought up to date. */
@@ -46,7 +44,7 @@ export class Supervisor {
   constructor(machine: FakeMachine, options: SupervisorOptions) {
     const files = new OpenFiles(machine);
     this.#serving = {
-      machine, files, targets: new Targets(machine, files), waits: new Waits(machine.clock), sysfs: new SysfsView(options.sysfs),
+      machine, files, targets: new Targets(machine, files), waits: new Waits(machine.clock), sysfs: new SysfsView(machine.sysfs),
     };
     this.#options = options;
     for (const [name, handler] of Object.entries({ ...descriptorCalls, ...pathCalls })) {

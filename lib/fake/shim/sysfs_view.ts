@@ -6,19 +6,12 @@ import { native, OpenFlag } from "../../../ffi/native.ts";
 import { cStrings } from "../../../ffi/process.ts";
 import { syscalls } from "../../../ffi/syscalls.ts";
 import { writeU64 } from "../../../ffi/u64.ts";
+import type { Sysfs, SysfsExport } from "../sysfs.ts";
 
 /** `struct open_how`: flags, mode, resolve. */
 const OPEN_HOW_BYTES = 24;
 /** `RESOLVE_IN_ROOT`: absolute links and `..` stay inside the directory. */
 const RESOLVE_IN_ROOT = 0x10;
-
-/** What keeps a copy of the driver's sysfs files in a directory. */
-export interface SysfsExport {
-  /** Brings the files up to date. */
-  refresh(): void;
-  /** Stops; the files may be removed. */
-  close(): void;
-}
 
 /**
  * The driver's part of `/sys` as real files in a private directory, made at
@@ -26,15 +19,14 @@ export interface SysfsExport {
  * files, so that reading, listing and relative paths are the kernel's work.
  */
 export class SysfsView {
-  readonly #make: ((root: string) => SysfsExport) | undefined;
+  readonly #sysfs: Sysfs;
   #root: string | undefined;
   #fd = -1;
   #export: SysfsExport | undefined;
   readonly #how = pinned(OPEN_HOW_BYTES);
 
-  /** @param make writes the files below a directory that stands for `/sys`; without it everything is ENOENT */
-  constructor(make: ((root: string) => SysfsExport) | undefined) {
-    this.#make = make;
+  constructor(sysfs: Sysfs) {
+    this.#sysfs = sysfs;
   }
 
   /** Whether the files exist: somebody has looked. */
@@ -49,8 +41,7 @@ export class SysfsView {
 
   /** Opens a path relative to `/sys`, current as of now. @returns a descriptor or −errno */
   open(path: string, flags: number): number {
-    if (this.#make === undefined) return -2;
-    this.#ensure(this.#make);
+    this.#ensure();
     this.refresh();
     const { array, keep } = cStrings([new TextEncoder().encode(path)]);
     writeU64(this.#how.view, 0, flags | OpenFlag.CLOEXEC);
@@ -71,11 +62,11 @@ export class SysfsView {
     this.#root = undefined;
   }
 
-  #ensure(make: (root: string) => SysfsExport): void {
+  #ensure(): void {
     if (this.#export !== undefined) return;
     const root = mkdtempSync(join(tmpdir(), `neuron-dmem-${process.pid}-`));
     this.#root = root;
-    this.#export = make(root);
+    this.#export = this.#sysfs.export(root);
     this.#fd = native().open(root, 0o200000 | OpenFlag.CLOEXEC, 0);
   }
 }

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { createFake } from "../../../lib/fake/machine.ts";
 import { AT, addressOf, allocation, bufferCopy, MemCopy64, MemGetExtendedInfo, Memset64, request, struct } from "./scripts.ts";
-import { compile, localClient, machineOptions, runCaptured, runLocal, runtimeCommand, skipC, skipPython, skipShim } from "./support.ts";
+import { type Client, compile, localClient, machineOptions, ready, runCaptured, runLocal, runtimeCommand, skipC, skipPython, skipShim } from "./support.ts";
 import { ARENA, BASE } from "./interpreter.ts";
 
 const small = 0x5c0000000;
@@ -48,28 +48,29 @@ function copyBeyond(): string {
   return `w ${AT.argument} ${bytes.toString("hex")}`;
 }
 
-interface Client {
+interface Language {
   readonly name: string;
   readonly skip: string | false;
-  command(): readonly string[];
+  make(): Client;
 }
 
-const clients: readonly Client[] = [
-  { name: "a C program", skip: skipC, command: () => [compile("clients/client.c")] },
-  { name: "a Python script", skip: skipPython, command: () => ["python3", fileURLToPath(new URL("clients/client.py", import.meta.url))] },
-  ...(["bun", "deno"] as const).map((runtime): Client => {
+const languages: readonly Language[] = [
+  { name: "a C program", skip: skipC, make: () => compile("clients/client.c") },
+  { name: "a Python script", skip: skipPython, make: () => ready(["python3", fileURLToPath(new URL("clients/client.py", import.meta.url))]) },
+  ...(["bun", "deno"] as const).map((runtime): Language => {
     const command = runtimeCommand(runtime, "clients/client.ts");
     return {
       name: `this package on ${runtime === "bun" ? "Bun" : "Deno"}`,
       skip: skipShim || (typeof command === "string" ? command : false),
-      command: () => command as readonly string[],
+      make: () => ready(command as readonly string[]),
     };
   }),
 ];
 
-for (const { name, skip, command } of clients) {
+for (const { name, skip, make } of languages) {
   test(`${name} that opens /dev/neuron0 gets byte for byte what the fake answers in this process`, { skip, timeout: 60_000 }, async () => {
-    const { stdout, stderr, exitCode } = await runCaptured(command(), machineOptions, session.join("\n"));
+    using client = make();
+    const { stdout, stderr, exitCode } = await runCaptured(client.command, machineOptions, session.join("\n"));
     assert.equal(stderr, "");
     assert.equal(exitCode, 0);
     const output = stdout.trimEnd().split("\n");

@@ -8,7 +8,7 @@ import {
 import { createFake } from "../../../lib/fake/machine.ts";
 import { ARENA, BASE } from "./interpreter.ts";
 import { AT, request, struct } from "./scripts.ts";
-import { compile, type Local, localClient, machineOptions, runCaptured, runtimeCommand, skipC, skipShim } from "./support.ts";
+import { compile, type Local, localClient, machineOptions, ready, runCaptured, runtimeCommand, skipC, skipShim } from "./support.ts";
 
 const REQUESTS = Number(process.env["NEURON_DMEM_DIFFERENTIAL_REQUESTS"] ?? 24_000);
 const SEED = Number(process.env["NEURON_DMEM_SEED"] ?? Date.now() % 2 ** 31);
@@ -212,8 +212,8 @@ test(`${REQUESTS} random requests get the same answers under the shim as in this
   const options = { ...machineOptions, hbmSize: 2 ** 31 };
   using machine = createFake(options);
   let workload: Workload | undefined;
-  const command = client === undefined ? [compile("clients/client.c")] : client as readonly string[];
-  const { stdout, stderr, exitCode } = await runCaptured(command, options, (pid) => {
+  using foreign = client === undefined ? compile("clients/client.c") : ready(client as readonly string[]);
+  const { stdout, stderr, exitCode } = await runCaptured(foreign.command, options, (pid) => {
     workload = new Workload(localClient(machine, pid), SEED);
     workload.run(REQUESTS);
     return `${workload.script.join("\n")}\n`;

@@ -98,9 +98,9 @@ test("the run waits for processes the program leaves behind, which keep their de
 });
 
 test(`after each of ${KILLS} kills at random moments nothing of the process is left on the fake (seed ${SEED})`, { skip: skipC, ...quiet }, async () => {
-  const program = compile("clients/killer.c");
+  using program = compile("clients/killer.c");
   await leavingNothing(async () => {
-    const { stdout, stderr, exitCode } = await run(program, String(KILLS), String(SEED));
+    const { stdout, stderr, exitCode } = await run(...program.command, String(KILLS), String(SEED));
     assert.equal(stdout, `${KILLS} rounds\n`);
     assert.equal(stderr, "");
     assert.equal(exitCode, 0);

@@ -30,14 +30,23 @@ export function runtimeCommand(runtime: "bun" | "deno", script: string): readonl
   return runtime === "bun" ? [binary, file] : [binary, "run", "-A", "--no-check", "--quiet", file];
 }
 
-/** Compiles a C file of this folder. Returns the program, and removes it at the end of the process. */
-export function compile(source: string, ...libraries: readonly string[]): string {
+/** A command, and what is removed when it is not needed any more. */
+export interface Client extends Disposable {
+  readonly command: readonly string[];
+}
+
+/** Compiles a C file of this folder. */
+export function compile(source: string, ...libraries: readonly string[]): Client {
   const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-c-"));
-  process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
   const program = join(folder, "client");
   execFileSync("cc", ["-O1", "-Wall", "-Werror", "-o", program, fileURLToPath(new URL(source, here)), ...libraries], { stdio: "inherit" });
   execFileSync("chmod", ["-R", "a+rX", folder]);
-  return program;
+  return { command: [program], [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }) };
+}
+
+/** A command that needs nothing made for it. */
+export function ready(command: readonly string[]): Client {
+  return { command, [Symbol.dispose]: () => {} };
 }
 
 /** Output of a program that ran under a fake. */

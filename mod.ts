@@ -30,7 +30,7 @@ export { LogicalCore, type MemoryStats, type TensorShape } from "./lib/runtime/l
 export { DeviceBuffer } from "./lib/runtime/buffer.ts";
 export { Model, type ResolveOptions } from "./lib/runtime/model.ts";
 export type { LoadOptions, LoadStep } from "./lib/runtime/model_load.ts";
-export type { Execution, ExecutionWork } from "./lib/runtime/execution.ts";
+export type { Execution, ExecutionWork, ModelHold } from "./lib/runtime/execution.ts";
 export { type DrainOptions, ModelDatabase, ModelReference } from "./lib/runtime/model_database.ts";
 export { Tensor } from "./lib/runtime/tensor.ts";
 export type { AccessOptions, TensorAllocation } from "./lib/runtime/tensor_types.ts";

@@ -1,7 +1,7 @@
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { NeuronCore } from "./core.ts";
 import { NrtError } from "./errors.ts";
-import { type Holder, runAsHolder } from "./holder.ts";
+import { currentHolder, type Holder, runAsHolder } from "./holder.ts";
 import type { Model } from "./model.ts";
 import type { ModelReference } from "./model_database.ts";
 import type { ModelPart } from "./model_part.ts";
@@ -55,6 +55,24 @@ async function run<T>(model: Model, work: ExecutionWork<T>, holder: Holder): Pro
     fences.release();
     for (const reference of references) reference.release();
   }
+}
+
+/** A held model: it is not freed before the hold is released. */
+export interface ModelHold extends Disposable {
+  /** Who holds it: give it to `unload` so that waiting for oneself is noticed. */
+  readonly holder: Holder;
+  /** Lets go. A second call does nothing. */
+  release(): void;
+}
+
+/** Holds a model on all its cores. @throws {NrtError} NRT_FAILURE when it is being unloaded */
+export function holdModel(model: Model, label: string): ModelHold {
+  const holder: Holder = { label, outer: currentHolder() };
+  const references = pin(model, holder);
+  const release = () => {
+    for (const reference of references) reference.release();
+  };
+  return { holder, release, [Symbol.dispose]: release };
 }
 
 /** References on every core of the model, or none. */

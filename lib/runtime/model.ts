@@ -3,7 +3,7 @@ import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { Neff, TensorInfo } from "../neff/model.ts";
 import type { StagedModel, StagedSubgraph } from "../plan/staged_model.ts";
 import { NrtError, type RuntimeNote } from "./errors.ts";
-import { execute, type ExecutionWork } from "./execution.ts";
+import { execute, type ExecutionWork, holdModel, type ModelHold } from "./execution.ts";
 import type { LogicalCore } from "./logical_core.ts";
 import { memoryRows, type MemoryRow } from "./memory_usage.ts";
 import { drain, type DrainOptions, type Resident } from "./model_database.ts";
@@ -200,11 +200,24 @@ export class Model implements Disposable, AsyncDisposable {
   }
 
   /**
+   * Holds the model, as an execution does: it is not freed before the hold is
+   * released. An unload that is given the hold's holder is refused instead of
+   * waiting for itself.
+   *
+   * @param label who holds it, for messages
+   * @throws {NrtError} NRT_FAILURE when the model is being unloaded
+   */
+  hold(label = "a holder"): ModelHold {
+    this.#usable("hold");
+    return holdModel(this, label);
+  }
+
+  /**
    * Unloads: from now on the model is unknown to its cores; once the last
    * execution that holds it is over, exactly its bytes are freed. Other models
    * are not touched. A second call waits for the first.
    *
-   * @throws {NrtError} NRT_FAILURE from inside an execution of this model; NRT_TIMEOUT after `timeoutMs`, then call it again
+   * @throws {NrtError} NRT_FAILURE from inside an execution of this model, or when `holder` holds it; NRT_TIMEOUT after `timeoutMs`, then call it again
    */
   async unload(options: DrainOptions = {}): Promise<void> {
     this.#unlink(options);

@@ -1,5 +1,5 @@
 import { NrtStatus } from "../abi/runtime_dmem.ts";
-import type { BatchReport, BatchTransfer, DeviceMemory } from "../dmem/types.ts";
+import type { BatchReport, BatchTransfer, DeviceMemory, Dmem } from "../dmem/types.ts";
 import { NrtError } from "./errors.ts";
 import type { Tensor } from "./tensor.ts";
 import { bytesOf } from "./tensor_source.ts";
@@ -7,6 +7,7 @@ import type { DeviceUse } from "./tensor_storage.ts";
 
 const ADLER_MODULUS = 65521;
 const CHECKSUM_PIECE = 1 << 20;
+const MOVE_PIECE = 1 << 20;
 
 /** Options of {@linkcode copyTensor}. */
 export interface TensorCopyOptions {
@@ -36,7 +37,23 @@ export async function copyTensor(source: Tensor, destination: Tensor, options: T
   if (b.bytes !== undefined) return source.deviceRead(b.bytes.subarray(destination.offset + to, destination.offset + to + size), from);
   if (a.memory === undefined || b.memory === undefined || size === 0) return;
   if (a.hbm !== b.hbm || a.device !== b.device) throw acrossHbms(source, destination);
-  a.memory.copyTo(b.memory, { size, sourceOffset: source.offset + from, destinationOffset: destination.offset + to });
+  const [sourceOffset, destinationOffset] = [source.offset + from, destination.offset + to];
+  if (a === b && Math.abs(sourceOffset - destinationOffset) < size) moveWithin(a.memory, { sourceOffset, destinationOffset, size });
+  else a.memory.copyTo(b.memory, { size, sourceOffset, destinationOffset });
+}
+
+/**
+ * Moves bytes to an overlapping place of the same memory, as memmove does. What
+ * the device does with overlapping ranges is not known, so that the host carries
+ * them, from the end that is not overwritten yet.
+ */
+function moveWithin(memory: Dmem, { sourceOffset, destinationOffset, size }: { readonly sourceOffset: number; readonly destinationOffset: number; readonly size: number }): void {
+  const upwards = destinationOffset > sourceOffset;
+  for (let done = 0; done < size; done += MOVE_PIECE) {
+    const length = Math.min(MOVE_PIECE, size - done);
+    const at = upwards ? size - done - length : done;
+    memory.copyIn(memory.read(length, { offset: sourceOffset + at }), { offset: destinationOffset + at });
+  }
 }
 
 /** All operations on one tensor in a batch (`nrt_tensor_batch_t`). */

@@ -94,6 +94,25 @@ test("unloading a model from inside its own execution is refused and changes not
   await a.unload();
 });
 
+test("C-073 a held model is not freed; whoever holds it cannot wait for its unload", async () => {
+  using neuron = open();
+  const model = await ready(neuron, "m", 2);
+  const hold = model.hold("a script");
+  using _second = model.hold();
+  assert.equal(model.refCount, 4, "two holds on two cores");
+  await assert.rejects(model.unload({ holder: hold.holder }), status(1, /a script holds a reference to it itself/));
+  assert.equal(model.state, "loaded");
+  const unload = model.unload();
+  assert.equal(await settled(unload), false);
+  assert.throws(() => model.hold(), status(1, /Unknown model/));
+  hold.release();
+  hold.release();
+  assert.equal(await settled(unload), false);
+  _second.release();
+  await unload;
+  assert.equal(model.state, "unloaded");
+});
+
 test("C-128 an execution needs a tensor for every input and output, and works on them", async () => {
   using neuron = open();
   const core = neuron.logicalCore(0);

@@ -13,6 +13,19 @@ test("tensors of one HBM are copied on the device, in any mix of offsets", async
   assert.deepEqual(new Uint8Array(await b!.read(40, { at: 105 })), pattern(1000).subarray(10, 50));
 });
 
+test("overlapping places of one storage are moved as if through a copy, in both directions and across pieces", async () => {
+  using neuron = open();
+  const size = 2 * 2 ** 20 + 1234;
+  const tensor = neuron.logicalCore(0).tensor({ name: "a", size });
+  for (const [from, to, length] of [[0, 50, 100], [50, 0, 100], [0, 1000, size - 1000], [1000, 0, size - 1000], [7, 7, 20]] as const) {
+    const bytes = pattern(size, from + 1);
+    await tensor.write(bytes);
+    await copyTensor(tensor.slice(from, length), tensor.slice(to, length));
+    bytes.copyWithin(to, from, from + length);
+    assert.deepEqual(new Uint8Array(await tensor.read()), bytes, `${from} to ${to}`);
+  }
+});
+
 test("tensors of two HBMs or two devices are not copied", async () => {
   using neuron = open({ fake: { product: "trn2", devices: 2 } });
   const on = (core: number) => neuron.logicalCore(core).tensor({ name: `t${core}`, size: 64 });

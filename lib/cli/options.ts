@@ -60,3 +60,17 @@ export function size(text: string): number {
     throw error;
   }
 }
+
+/** Parses one byte count, or a range of them (`64KiB..1GiB`): the first, four times as much and so on, and the last. */
+export function sizes(text: string): readonly number[] {
+  const [from, to, more] = text.split(/\.\.|…/);
+  if (more !== undefined) throw new InvalidArgumentError(`"${text}" is not a range such as 64KiB..1GiB.`);
+  const first = size(from!);
+  const last = to === undefined ? first : size(to);
+  if (first < 1 || last < first) throw new InvalidArgumentError(`"${text}" is not a range of sizes: the first must be at least 1 and at most the last.`);
+  const list: number[] = [];
+  for (let next = first; next < last; next *= SIZE_STEP) list.push(next);
+  return [...list, last];
+}
+
+const SIZE_STEP = 4;

@@ -1,6 +1,6 @@
 import { Command, CommanderError, Option, type OutputConfiguration } from "commander";
 import { ExitCode, reportFailure } from "./failure.ts";
-import { deviceCount, deviceOptions, integer, jsonOption, machineOptions, mask, TARGET_NAMES } from "./options.ts";
+import { deviceCount, deviceOptions, integer, jsonOption, machineOptions, mask, size, sizes, TARGET_NAMES } from "./options.ts";
 import { processTerminal, type Terminal } from "./terminal.ts";
 
 /** A command's work: it prints through the terminal and returns the exit code (default 0). */
@@ -44,6 +44,7 @@ export function buildProgram(wrap: Wrap, output: OutputConfiguration = {}): Comm
   addModelCommands(program, wrap);
   addFileCommands(program, wrap);
   addHostCommands(program, wrap);
+  addMemoryCommands(program, wrap);
   return program;
 }
 
@@ -84,6 +85,22 @@ function addHostCommands(program: Command, wrap: Wrap): void {
     .addOption(new Option("--expect <N|list>", "devices that must be there: how many, or which").argParser(deviceCount))
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./mem.ts")).mem));
+}
+
+/** Commands about allocating and copying device memory. */
+function addMemoryCommands(program: Command, wrap: Wrap): void {
+  deviceOptions(program.command("copy"))
+    .description("measure copies between host and device memory, beside a plain copy in the same run")
+    .addOption(new Option("--size <size|range>", "bytes per copy: 1MiB, or a range such as 64KiB..1GiB").argParser(sizes).default(sizes("64KiB..64MiB"), "64KiB..64MiB"))
+    .addOption(new Option("--mode <way>", "way of copying").choices(["all", "staged", "zero-copy", "batch", "mmap"]).default("all"))
+    .addOption(new Option("--time <milliseconds>", "measure each line for at least this long").argParser(integer).default(100))
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./copy.ts")).copy));
+  program.command("replay <log>")
+    .description("tell whether the allocations of a log would fit HBMs of another size (exit code 1 when they would not)")
+    .addOption(new Option("--hbm-size <size>", "bytes of each HBM, for example 16GiB").argParser(size).makeOptionMandatory())
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./replay.ts")).replay));
 }
 
 /** Commands about the files of compiled models; they need no device. */

@@ -1,5 +1,6 @@
 import { existsSync, statSync } from "node:fs";
 import { type Product, productOfTarget } from "../abi/architecture.ts";
+import type { NeuronDevice } from "../driver/types.ts";
 import { formatVersion } from "../driver/version.ts";
 import { type Neff, readNeff } from "../neff/mod.ts";
 import type { LogicalCore } from "../runtime/logical_core.ts";
@@ -69,7 +70,7 @@ export async function openSession(file: string, options: SessionOptions): Promis
       return driverBytes(neuron) - before.driverBytes;
     };
     return {
-      neff, neuron, logicalCore, model, device: labelOf(neuron, chosen.fake), usage: difference(before, after), release,
+      neff, neuron, logicalCore, model, device: deviceLabel(neuron.devices[0]!.device, chosen.fake), usage: difference(before, after), release,
       [Symbol.asyncDispose]: async () => void neuron.close(),
     };
   } catch (error) {
@@ -138,14 +139,14 @@ function difference(before: Snapshot, after: Snapshot): Session["usage"] {
   return { byHbm, byUsage: minus(after.byUsage, before.byUsage), totalBytes: Object.values(byHbm).reduce((sum, bytes) => sum + bytes, 0) };
 }
 
-function labelOf(neuron: Neuron, fake: Product | undefined): DeviceLabel {
-  const { index, device } = neuron.devices[0]!;
-  const path = `/dev/neuron${index}`;
+/** The label of an open device. @param fake the product a fake was asked to be, undefined for a real one */
+export function deviceLabel(device: NeuronDevice, fake: Product | undefined): DeviceLabel {
+  const path = `/dev/neuron${device.index}`;
   const { product } = device.geometry;
   return {
     kind: fake === undefined ? "device" : "fake",
     label: fake === undefined ? `${path} (${product})` : `fake ${fake}`,
-    product: fake ?? product, index, path, driverVersion: device.driverVersion === null ? "unknown" : formatVersion(device.driverVersion),
+    product: fake ?? product, index: device.index, path, driverVersion: device.driverVersion === null ? "unknown" : formatVersion(device.driverVersion),
   };
 }
 

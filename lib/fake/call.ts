@@ -26,8 +26,8 @@ export interface Caller {
 export interface Call {
   /** Who asks. */
   readonly caller: Caller;
-  /** Its memory. */
-  readonly memory: UserMemory;
+  /** Its memory, or a view of it. */
+  memory: UserMemory;
   /** The device of the descriptor. */
   device: Device;
   /** The process's slot on that device, or undefined when it is not attached. */

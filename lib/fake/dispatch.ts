@@ -54,14 +54,15 @@ const DROPPED: Readonly<Record<string, string>> = {
   MEM_BUF_ZEROCOPY64: "2.25.4.0", MEM_BUF_ZEROCOPY64_2_25: "2.29.0.0",
 };
 
-/** Resolves every request that a driver version has to its handler. */
-export function dispatchTable(version: string): DispatchTable {
+/** Resolves every request that a driver version has to its handler. @param without names of requests to leave out */
+export function dispatchTable(version: string, without: readonly string[] = []): DispatchTable {
   const groups: (Group | undefined)[] = Array.from({ length: 256 }, () => undefined);
   for (const request of Object.values(requests) as readonly Request[]) {
     const handler = handlers[request.name];
     const dropped = DROPPED[request.name];
     if (handler === undefined || (request.since !== null && compareVersions(request.since, version) > 0)) continue;
     if (dropped !== undefined && compareVersions(dropped, version) <= 0) continue;
+    if (without.includes(request.name)) continue;
     const { name, gated, freeAccess } = request;
     const group = groups[request.number] ??= { exact: [], loose: undefined };
     group.exact.push({ name, request: request.request | 0, gated, freeAccess, handler });

@@ -10,7 +10,9 @@ import { type Danger, type DangerPolicy, fakeAbort } from "./danger.ts";
 import { clearStores, releaseStore } from "./datastores.ts";
 import { Device } from "./device.ts";
 import { dispatchTable, type DispatchTable } from "./dispatch.ts";
+import { faultMiddleware } from "./faults.ts";
 import type { MappingRecord } from "./mappings.ts";
+import { latencyMiddleware, type Middleware } from "./middleware.ts";
 import { type FakeOptions, resolveOptions } from "./options.ts";
 import { FakeProcess, type OpenFile } from "./process.ts";
 import { awaitReady, awaitReset, resetFromSysfs, settle } from "./reset.ts";
@@ -34,6 +36,13 @@ export function createFake(options: FakeOptions): FakeMachine {
   return new FakeMachine(options);
 }
 
+function middlewaresOf({ latency, faults, seed }: FakeOptions): Middleware[] {
+  const list: Middleware[] = [];
+  if (latency !== undefined && latency > 0) list.push(latencyMiddleware(latency));
+  if (faults !== undefined && faults.length > 0) list.push(faultMiddleware(faults, seed ?? 1));
+  return list;
+}
+
 /** Fake Neuron devices with their driver, for processes of {@linkcode FakeMachine.process}. */
 export class FakeMachine implements MachineState {
   readonly devices: readonly (Device | undefined)[];
@@ -53,6 +62,8 @@ export class FakeMachine implements MachineState {
   readonly dispatchTable: DispatchTable;
   /** The driver's part of sysfs. */
   readonly sysfs: Sysfs;
+  /** What calls go through before they reach the driver: latency, faults, recorders; the first one outermost. */
+  readonly middlewares: Middleware[];
   readonly #danger: DangerPolicy;
   readonly #allow: ReadonlySet<Danger>;
   readonly #processes = new Set<FakeProcess>();
@@ -72,7 +83,8 @@ export class FakeMachine implements MachineState {
     this.clock = options.clock ?? virtualClock();
     this.#danger = options.danger ?? "throw";
     this.#allow = new Set(options.allow);
-    this.dispatchTable = dispatchTable(version);
+    this.dispatchTable = dispatchTable(version, options.without);
+    this.middlewares = middlewaresOf(options);
     const list: (Device | undefined)[] = [];
     for (const index of devices) {
       list[index] = new Device({
@@ -101,8 +113,13 @@ export class FakeMachine implements MachineState {
    */
   process(options: { readonly pid?: number; readonly memory?: UserMemory; readonly root?: boolean } = {}): FakeProcess {
     const process = new FakeProcess(this, options.pid ?? this.nextPid(), options.memory ?? ownMemory(), options.root ?? false);
-    this.#processes.add(process);
+    this.started(process);
     return process;
+  }
+
+  /** Enters a process that begins. */
+  started(process: FakeProcess): void {
+    this.#processes.add(process);
   }
 
   /** A fresh process over this process's own memory, as a kernel to open devices through. */

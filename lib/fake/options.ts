@@ -1,9 +1,10 @@
 import { ArgumentError } from "../../ffi/error.ts";
 import { geometries, type Geometry, type Product } from "../abi/architecture.ts";
-import { driverConstants } from "../abi/driver_enums.ts";
+import { driverConstants, DriverFeature } from "../abi/driver_enums.ts";
 import { type DriverProfile, driverProfile } from "../abi/topology.ts";
 import type { Clock } from "./clock.ts";
 import type { Danger, DangerPolicy } from "./danger.ts";
+import type { Fault } from "./faults.ts";
 import { CARVEOUT_BYTES, PAGE_BYTES } from "./pools.ts";
 
 /** Settings of a fake machine. */
@@ -32,6 +33,14 @@ export interface FakeOptions {
   readonly engine?: boolean;
   /** Asynchronous copies move their bytes only when they are waited for: finds clients that read too early. Default false. */
   readonly lateCopies?: boolean;
+  /** Requests that this driver does not have: EINVAL, like a driver from before they came. Their feature flags are off. */
+  readonly without?: readonly string[];
+  /** Planned faults; {@linkcode parseFault} reads them from text. */
+  readonly faults?: readonly Fault[];
+  /** Milliseconds that every request takes. */
+  readonly latency?: number;
+  /** Seed for what happens by chance; default 1. */
+  readonly seed?: number;
   /** The driver's time; default a clock that moves only when something waits. */
   readonly clock?: Clock;
 }
@@ -61,6 +70,14 @@ export const defaultParameters: Readonly<Record<string, number>> = {
   nmetric_log_posts: 1, nmetric_metric_post_delay: 150000, no_reset: 0, userver_ctl: 0, userver_etimeout: 600, wc_enable: 1,
 };
 
+/** Feature flags that announce a request. */
+const FEATURE_OF_REQUEST: readonly (readonly [string, number])[] = [
+  ["DMABUF_FD", DriverFeature.DMABUF], ["MEM_COPY_ASYNC", DriverFeature.ASYNC_DMA], ["DMA_QUEUE_INIT_BATCH", DriverFeature.BATCH_DMAQ_INIT],
+  ["CRWL_NC_RANGE_MARK_EXT0", DriverFeature.BIG_CORE_MAPS], ["MEM_ALLOC_V2MT", DriverFeature.MEM_ALLOC_TYPE],
+  ["HBM_SCRUB_START", DriverFeature.HBM_SCRUB], ["MEM_ALLOC_V2MT64", DriverFeature.MEM_ALLOC64],
+  ["MEM_BUF_ZEROCOPY64_BATCHES", DriverFeature.ZEROCOPY],
+];
+
 /** Fills in and checks settings. @throws {ArgumentError} for a machine that cannot exist */
 export function resolveOptions(options: FakeOptions): Settings {
   const geometry = geometries[options.product];
@@ -76,8 +93,10 @@ export function resolveOptions(options: FakeOptions): Settings {
   if (!(hbmSize >= MINIMUM_HBM && hbmSize <= HBM_LIMIT) || hbmSize % PAGE_BYTES !== 0) {
     throw new ArgumentError(`Cannot make an HBM of ${hbmSize} bytes: it must be a multiple of 4096 between ${MINIMUM_HBM} and ${HBM_LIMIT}`);
   }
+  const missing = options.without ?? [];
+  const flags = FEATURE_OF_REQUEST.reduce((sum, [name, flag]) => (missing.includes(name) ? sum & ~flag : sum), profile.featureFlags);
   return {
-    geometry, profile, version: full, hbmSize, devices: deviceIndexes(options.devices ?? 1),
+    geometry, profile: { ...profile, featureFlags: flags }, version: full, hbmSize, devices: deviceIndexes(options.devices ?? 1),
     parameters: { ...defaultParameters, ...options.moduleParameters },
   };
 }

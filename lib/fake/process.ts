@@ -4,9 +4,11 @@ import type { Mapping } from "../../ffi/mapping.ts";
 import type { Call, Caller } from "./call.ts";
 import { BLOCKED, type Wait, waitOut } from "./clock.ts";
 import type { Device } from "./device.ts";
-import { dispatch, type DispatchTable } from "./dispatch.ts";
+import { dispatch, type DispatchTable, findEntry } from "./dispatch.ts";
+import { ProcessDied } from "./faults.ts";
 import type { FakeMachine } from "./machine.ts";
 import { type MapPlan, type MappingRecord, planMapping } from "./mappings.ts";
+import { type CallContext, through } from "./middleware.ts";
 import type { Slot } from "./process_table.ts";
 import type { UserMemory } from "./user_memory.ts";
 
@@ -77,6 +79,10 @@ export class FakeProcess implements Kernel, Caller {
 
   /** `open(2)` that hands back a {@linkcode Wait} instead of waiting. */
   openOrWait(path: string, flags: number): number | Wait {
+    return this.#observe("open", "open", { path, flags }, () => this.#open(path, flags));
+  }
+
+  #open(path: string, flags: number): number | Wait {
     const match = /^\/dev\/neuron(0|[1-9][0-9]*)$/.exec(path);
     const device = match === null ? undefined : this.#machine.devices[Number(match[1])];
     if (device === undefined) return -Errno.ENOENT;
@@ -87,6 +93,10 @@ export class FakeProcess implements Kernel, Caller {
 
   /** `close(2)`: the driver's flush, then the last reference. */
   close(fd: number): number {
+    return this.#observe("close", "close", { fd }, () => this.#close(fd)) as number;
+  }
+
+  #close(fd: number): number {
     const file = this.#files[fd - FIRST_FD];
     if (file === undefined) return -Errno.EBADF;
     this.#files[fd - FIRST_FD] = undefined;
@@ -97,8 +107,10 @@ export class FakeProcess implements Kernel, Caller {
 
   /** `dup(2)`. */
   dup(fd: number): number {
-    const file = this.#files[fd - FIRST_FD];
-    return file === undefined ? -Errno.EBADF : this.#install(file);
+    return this.#observe("dup", "dup", { fd }, () => {
+      const file = this.#files[fd - FIRST_FD];
+      return file === undefined ? -Errno.EBADF : this.#install(file);
+    }) as number;
   }
 
   /** Gives this process a descriptor of another process's open file, as passing it over a socket does. Returns it, or −EBADF. */
@@ -114,8 +126,9 @@ export class FakeProcess implements Kernel, Caller {
 
   /** `ioctl(2)`. @param address of the argument in this process's memory */
   ioctl(fd: number, request: number, address: number): number {
-    const result = this.#issue(fd, request, address);
-    return result === BLOCKED ? waitOut(this.#machine.clock, this.#machine.takeWait()) : result;
+    let result = this.#issue(fd, request, address);
+    while (result === BLOCKED) result = waitOut(this.#machine.clock, this.#machine.takeWait());
+    return result;
   }
 
   /** `ioctl(2)` that hands back a {@linkcode Wait} instead of waiting: for a supervisor of several processes. */
@@ -126,6 +139,15 @@ export class FakeProcess implements Kernel, Caller {
 
   /** `mmap(2)`: `offset` is a device physical address and `length` the whole chunk. */
   mmap(fd: number, length: number, protection: number, flags: number, offset: number): Mapping | number {
+    let made: Mapping | number = -Errno.ENOMEM;
+    const result = this.#observe("mmap", "mmap", { fd, length, protection, flags, offset }, () => {
+      made = this.#mmap(fd, length, protection, flags, offset);
+      return typeof made === "number" ? made : made.address;
+    }) as number;
+    return result < 0 ? result : made;
+  }
+
+  #mmap(fd: number, length: number, protection: number, flags: number, offset: number): Mapping | number {
     const file = this.#files[fd - FIRST_FD];
     if (file === undefined) return -Errno.EBADF;
     const plan = this.planMapping(fd, length, protection, flags, offset);
@@ -175,7 +197,9 @@ export class FakeProcess implements Kernel, Caller {
 
   /** `fork(2)`: a child that inherits the descriptors but is attached to nothing and has no mappings. */
   fork(options: { readonly pid?: number; readonly memory?: UserMemory } = {}): FakeProcess {
-    const child = this.#machine.process({ pid: options.pid ?? this.#machine.nextPid(), memory: options.memory ?? this.memory, root: this.root });
+    const child = new FakeProcess(this.#machine, options.pid ?? this.#machine.nextPid(), options.memory ?? this.memory, this.root);
+    this.#machine.started(child);
+    this.#observe("fork", "fork", { child: child.pid }, () => 0);
     this.#files.forEach((file, index) => {
       if (file === undefined) return;
       child.#files[index] = file;
@@ -187,9 +211,12 @@ export class FakeProcess implements Kernel, Caller {
   /** Ends the process: closes everything, lowest descriptor first. A second call does nothing. */
   exit(): void {
     if (!this.#alive) return;
-    this.#alive = false;
-    for (let index = 0; index < this.#files.length; index++) this.close(FIRST_FD + index);
-    this.#machine.ended(this);
+    this.#observe("exit", "exit", {}, () => {
+      this.#alive = false;
+      for (let index = 0; index < this.#files.length; index++) this.#close(FIRST_FD + index);
+      this.#machine.ended(this);
+      return 0;
+    });
   }
 
   /** Ends the process as a signal does; for the driver the same as an exit. */
@@ -198,6 +225,12 @@ export class FakeProcess implements Kernel, Caller {
   }
 
   #issue(fd: number, request: number, address: number): number {
+    if (this.#machine.middlewares.length === 0) return this.#execute(fd, request, address);
+    const name = findEntry(this.#table, request | 0)?.name ?? `0x${(request >>> 0).toString(16).padStart(8, "0")}`;
+    return this.#observe("ioctl", name, { fd, request: request >>> 0, address }, () => this.#execute(fd, request, address)) as number;
+  }
+
+  #execute(fd: number, request: number, address: number): number {
     const file = this.#files[fd - FIRST_FD];
     if (file === undefined) return -Errno.EBADF;
     if (file.buffer) return -Errno.ENOTTY;
@@ -207,6 +240,46 @@ export class FakeProcess implements Kernel, Caller {
     call.request = request | 0;
     call.address = address;
     return dispatch(this.#table, call, file.freeAccess);
+  }
+
+  /** Runs a call through the machine's middlewares, if it has any. A wait is handed back as it is. */
+  #observe(kind: CallContext["kind"], name: string, args: CallContext["arguments"], action: () => number | Wait): number | Wait {
+    const { middlewares } = this.#machine;
+    if (middlewares.length === 0) return action();
+    let wait: Wait | undefined;
+    const result = through(middlewares, this.#context(kind, name, args), () => {
+      const outcome = action();
+      if (typeof outcome === "number") return outcome;
+      wait = outcome;
+      return BLOCKED;
+    });
+    return wait !== undefined && result === BLOCKED ? wait : result;
+  }
+
+  #context(kind: CallContext["kind"], name: string, args: CallContext["arguments"]): CallContext {
+    const machine = this.#machine;
+    const call = this.#call;
+    return {
+      process: this, kind, name, arguments: args,
+      delay(milliseconds, run) {
+        if (kind === "ioctl") return machine.begin({ deadline: machine.clock.now() + milliseconds, poll: () => undefined, expired: run });
+        machine.clock.advance(milliseconds);
+        return run();
+      },
+      withMemory(wrap, run) {
+        const before = call.memory;
+        call.memory = wrap(before);
+        try {
+          return run();
+        } finally {
+          call.memory = before;
+        }
+      },
+      die: () => {
+        this.exit();
+        throw new ProcessDied(`Cannot finish ${name}: a planned fault ended process ${this.pid} there`, { details: { pid: this.pid, name } });
+      },
+    };
   }
 
   #attach(device: Device, mode: number): number {

@@ -1,6 +1,5 @@
 import { MapFlag, OpenFlag, Protection } from "../../../ffi/native.ts";
-import { requests } from "../../abi/requests.ts";
-import { addressOf, hexAt, prepareArgument } from "./arguments.ts";
+import { addressOf, hexAt } from "./arguments.ts";
 import { describe, hexBytes, matchesDescription } from "./data.ts";
 import type { Difference } from "./ioctl_step.ts";
 import type { Step, Value } from "./recording.ts";
@@ -208,26 +207,6 @@ const observe: Replay = (session, step) => {
   const recorded = String(step.out?.["data"]);
   return matchesDescription(bytes, recorded) ? undefined : `${describe(bytes)}, recorded ${recorded}`;
 };
-
-/** One allocation of a series. Returns the handle and address, or the negative result. */
-export function allocateOnce(session: Session, step: Step, given: Readonly<Record<string, Value>>): { readonly handle: number; readonly pa: number } | number {
-  const actor = session.actor(step.proc);
-  const fd = session.descriptor(step.proc, step.fd);
-  const base = { op: "ioctl", proc: step.proc, ...(step.fd === undefined ? {} : { fd: step.fd }) };
-  const { request } = requests.MEM_ALLOC_V2MT64;
-  const fields = { align: 0, host_memory: 0, dram_channel: 0, dram_region: 0, nc_id: 0, mem_type: 9, ...given };
-  const prepared = prepareArgument(session, { ...base, name: "MEM_ALLOC_V2MT64", in: fields }, request);
-  const result = actor.ioctl(fd, request, prepared.address);
-  if (result !== 0) return result;
-  const handle = u64Of(actor.load(prepared.pointees.get("mem_handle")!, 8)!);
-  const ask = prepareArgument(session, { ...base, name: "MEM_GET_PA", in: { mem_handle: handle } }, requests.MEM_GET_PA.request);
-  actor.ioctl(fd, requests.MEM_GET_PA.request, ask.address);
-  return { handle, pa: u64Of(actor.load(ask.pointees.get("pa")!, 8)!) };
-}
-
-function u64Of(bytes: Uint8Array): number {
-  return Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
-}
 
 /** Handlers of all step kinds but ioctl, series and threads. */
 export const otherSteps: Readonly<Record<string, Replay>> = {

@@ -61,9 +61,12 @@ export function defaultSubject(recording: Recording, scenario: Scenario): Subjec
     allow: ["foreignFree", "counterWrite", "shortCopy"],
     engine: scenario.dma_engine !== "absent",
     moduleParameters: { ...(module_parameters ?? { no_reset: 1 }), ...scenario.module_parameters },
-    careful: scenario.category !== "random",
+    careful: BAD_ADDRESSES.test(JSON.stringify(scenario.steps)),
   });
 }
+
+/** What recordings call addresses that fault. */
+const BAD_ADDRESSES = /"null"|=null|unmapped|kernel address"|read-only page|SIGSEGV/;
 
 /** Replays one scenario on a fresh subject. */
 export function replayScenario(recording: Recording, scenario: Scenario, options: ReplayOptions = {}): ScenarioResult {

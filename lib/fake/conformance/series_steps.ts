@@ -1,7 +1,6 @@
 import type { Difference } from "./ioctl_step.ts";
-import { allocateOnce } from "./other_steps.ts";
 import { requests } from "../../abi/requests.ts";
-import { prepareArgument } from "./arguments.ts";
+import { prepareArgument, type Prepared } from "./arguments.ts";
 import { MapFlag, Protection } from "../../../ffi/native.ts";
 import type { Step, Value } from "./recording.ts";
 import { integer, outcome, sameErrno, type Session } from "./session.ts";
@@ -10,6 +9,53 @@ const PAGE = 4096;
 const SCRATCHPAD = 19;
 /** More allocations than any HBM has pages for: the end of a series that should have ended. */
 const SERIES_LIMIT = 5_000_000;
+
+/** Issues one kind of allocation again and again from one argument. */
+class Allocator {
+  readonly #session: Session;
+  readonly #step: Step;
+  readonly #prepared: Prepared;
+  readonly #fd: number;
+  readonly #word = new Uint8Array(4);
+
+  constructor(session: Session, step: Step, given: Readonly<Record<string, Value>>) {
+    this.#session = session;
+    this.#step = step;
+    this.#fd = session.descriptor(step.proc, step.fd);
+    const fields = { align: 0, host_memory: 0, dram_channel: 0, dram_region: 0, nc_id: 0, mem_type: 9, ...given };
+    this.#prepared = prepareArgument(session, { op: "ioctl", proc: step.proc, name: "MEM_ALLOC_V2MT64", in: fields }, requests.MEM_ALLOC_V2MT64.request);
+  }
+
+  /** Changes the HBM of the next allocation. */
+  onHbm(hbm: number): void {
+    new DataView(this.#word.buffer).setUint32(0, hbm, true);
+    const place = this.#prepared.layout.place("dram_channel")!;
+    this.#session.actor(this.#step.proc).store(Number(this.#prepared.address) + place.offset, this.#word);
+  }
+
+  /** Allocates once. Returns the handle, or the negative result. */
+  allocate(): number {
+    const actor = this.#session.actor(this.#step.proc);
+    const result = actor.ioctl(this.#fd, requests.MEM_ALLOC_V2MT64.request, this.#prepared.address);
+    return result !== 0 ? result : u64Of(actor.load(this.#prepared.pointees.get("mem_handle")!, 8)!);
+  }
+
+  /** The address of a handle. */
+  addressOf(handle: number): number {
+    const actor = this.#session.actor(this.#step.proc);
+    const info = actor.area(64, "unmapped");
+    const ask = new DataView(new ArrayBuffer(16));
+    ask.setBigUint64(0, BigInt(handle), true);
+    ask.setBigUint64(8, BigInt(info + 16), true);
+    actor.store(info, new Uint8Array(ask.buffer));
+    const result = actor.ioctl(this.#fd, requests.MEM_GET_PA.request, BigInt(info));
+    return result === 0 ? u64Of(actor.load(info + 16, 8)!) : -1;
+  }
+}
+
+function u64Of(bytes: Uint8Array): number {
+  return Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
+}
 
 interface Series {
   succeeded: number;
@@ -20,20 +66,21 @@ interface Series {
   result: number;
 }
 
-/** Allocates until `stop` says so or a call fails. */
-function series(session: Session, step: Step, given: (index: number) => Readonly<Record<string, Value>>, stop: (state: Series) => boolean): Series {
+/** Allocates until a call fails, or `stop` says so. @param look whether `stop` needs the address of each chunk */
+function series(allocator: Allocator, stop: (state: Series) => boolean, options: { readonly look?: boolean; readonly hbms?: number } = {}): Series {
   const state: Series = { succeeded: 0, first: -1, last: -1, lastHandle: 0, result: 0 };
   while (!stop(state) && state.succeeded < SERIES_LIMIT) {
-    const made = allocateOnce(session, step, given(state.succeeded));
-    if (typeof made === "number") {
-      state.result = made;
-      return state;
+    if (options.hbms !== undefined) allocator.onHbm(state.succeeded % options.hbms);
+    const handle = allocator.allocate();
+    if (handle < 0) {
+      state.result = handle;
+      break;
     }
-    if (state.succeeded === 0) state.first = made.pa;
-    state.last = made.pa;
-    state.lastHandle = made.handle;
-    state.succeeded++;
+    state.lastHandle = handle;
+    if (state.succeeded++ === 0) state.first = allocator.addressOf(handle);
+    else if (options.look === true) state.last = allocator.addressOf(handle);
   }
+  if (state.succeeded > 0) state.last = allocator.addressOf(state.lastHandle);
   return state;
 }
 
@@ -54,14 +101,14 @@ export function repeatAlloc(session: Session, step: Step): Difference {
   if (out["small_pool_count"] !== undefined) return fillSmallPool(session, step);
   if (step.in === undefined) return step.ret === 0 ? growTable(session, step) : exhaustHandles(session, step);
   const { note: _note, ...given } = step.in;
-  const state = series(session, step, () => given, () => false);
+  const state = series(new Allocator(session, step, given), () => false);
   return compare(step, state.result, { succeeded: state.succeeded, first_pa: hex(state.first), last_pa: hex(state.last) });
 }
 
 function fillSmallPool(session: Session, step: Step): Difference {
   const size = Number(integer(step.in?.["size"]));
   const start = Number(integer(step.out?.["first_pa"]));
-  const state = series(session, step, () => step.in!, ({ last, first }) => last >= 0 && last < first);
+  const state = series(new Allocator(session, step, step.in!), ({ last, first }) => last >= 0 && last < first, { look: true });
   return compare(step, state.result, { small_pool_count: state.succeeded - 1, first_pa: hex(state.first), first_pa_outside: hex(state.last) }) ??
     (state.first === start && size > 0 ? undefined : "another pool");
 }
@@ -69,14 +116,14 @@ function fillSmallPool(session: Session, step: Step): Difference {
 /** Pages of the first HBM, one after the other, up to the recorded handle. */
 function growTable(session: Session, step: Step): Difference {
   const last = Number(integer(step.out?.["last_handle"]));
-  const state = series(session, step, () => ({ size: PAGE }), ({ succeeded }) => succeeded >= last);
+  const state = series(new Allocator(session, step, { size: PAGE }), ({ succeeded }) => succeeded >= last);
   return compare(step, state.result, { last_handle: hex(state.lastHandle) });
 }
 
 /** Scratchpad pages, alternating over the HBMs, until no handle is left. */
 function exhaustHandles(session: Session, step: Step): Difference {
   const hbms = session.recording.driver.device === "trn2" || session.recording.driver.device === "trn3" ? 4 : 2;
-  const state = series(session, step, (index) => ({ size: PAGE, mem_type: SCRATCHPAD, dram_channel: index % hbms }), () => false);
+  const state = series(new Allocator(session, step, { size: PAGE, mem_type: SCRATCHPAD }), () => false, { hbms });
   return compare(step, state.result, { succeeded: state.succeeded, last_handle: hex(state.lastHandle) });
 }
 
@@ -104,18 +151,19 @@ export function threads(session: Session, step: Step): Difference {
   let handles = 0;
   let addresses = 0;
   const allocate = () => {
-    const made = allocateOnce(session, step, { size: PAGE });
-    if (typeof made === "number") failures++;
-    return made;
+    const allocator = new Allocator(session, step, { size: PAGE });
+    const handle = allocator.allocate();
+    if (handle < 0) failures++;
+    return { handle, pa: handle < 0 ? -1 : allocator.addressOf(handle) };
   };
   for (let thread = 0; thread < count; thread++) {
     for (let round = 0; round < rounds; round++) {
       const made = Array.from({ length: each }, allocate);
-      for (const chunk of made) if (typeof chunk !== "number" && free(session, step, chunk.handle) !== 0) failures++;
+      for (const chunk of made) if (chunk.handle >= 0 && free(session, step, chunk.handle) !== 0) failures++;
     }
     for (let index = 0; index < kept; index++) {
       const made = allocate();
-      if (typeof made === "number") continue;
+      if (made.handle < 0) continue;
       handles += made.handle;
       addresses += made.pa;
     }

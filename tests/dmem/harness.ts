@@ -1,0 +1,137 @@
+import type { Kernel } from "../../ffi/kernel.ts";
+import { pinned } from "../../ffi/memory.ts";
+import { DmemAllocatorRecord, DmemRecord } from "../../lib/abi/runtime_dmem.ts";
+import {
+  type Allocator, type DeviceMemory, type DeviceMemoryOptions, type Dmem, type LogLine, type MemoryEvent, openDeviceMemory, resetAlignmentSupport, type TraceEvent,
+} from "../../lib/dmem/mod.ts";
+import type { FakeMachine, FakeOptions } from "../../lib/fake/machine.ts";
+import { type CallRecord, type NeuronDevice, withFaults, type Fault } from "../../lib/driver/mod.ts";
+import { openBench, structAt } from "../driver/harness.ts";
+
+/** Everything that was emitted, in one order. */
+export type Emitted =
+  | { readonly kind: "trace"; readonly event: TraceEvent }
+  | { readonly kind: "memory"; readonly event: MemoryEvent }
+  | { readonly kind: "log"; readonly line: LogLine }
+  | { readonly kind: "call"; readonly call: CallRecord };
+
+/** Device memory of a fake, with everything it does recorded. */
+export interface MemoryBench {
+  readonly fake: FakeMachine;
+  readonly device: NeuronDevice;
+  readonly memory: DeviceMemory;
+  /** System calls since the memory was opened (or since the array was emptied). */
+  readonly calls: CallRecord[];
+  /** Events, log lines and calls in one order. */
+  readonly emitted: Emitted[];
+  /** Request names, each followed by nothing. */
+  names(): string[];
+  /** Log messages. */
+  messages(): string[];
+  /** Forgets everything recorded. */
+  forget(): void;
+  [Symbol.dispose](): void;
+}
+
+/** What to open. */
+export interface MemoryBenchOptions {
+  readonly fake?: Partial<FakeOptions>;
+  readonly memory?: DeviceMemoryOptions;
+  /** Faults under the request log, armed after everything is open. */
+  readonly faults?: readonly Fault[];
+  readonly traceLines?: boolean;
+}
+
+/** Opens device memory on a fake. The process-wide alignment latch is set anew. */
+export function openMemoryBench(options: MemoryBenchOptions = {}): MemoryBench {
+  resetAlignmentSupport();
+  const emitted: Emitted[] = [];
+  let kernel: Kernel | undefined;
+  const bench = openBench(options.fake, (below) => ({
+    kind: below.kind, open: (path, flags) => below.open(path, flags), close: (fd) => below.close(fd),
+    ioctl: (fd, request, address) => (kernel ?? below).ioctl(fd, request, address),
+    mmap: (fd, length, protection, flags, offset) => (kernel ?? below).mmap(fd, length, protection, flags, offset),
+    readText: (path) => below.readText(path), list: (path) => below.list(path),
+  }));
+  const calls = bench.calls;
+  const push = calls.push.bind(calls);
+  calls.push = (...records) => {
+    for (const call of records) emitted.push({ kind: "call", call });
+    return push(...records);
+  };
+  const memory = openDeviceMemory(bench.device, {
+    ...options.memory,
+    observer: {
+      trace: (event) => void emitted.push({ kind: "trace", event }),
+      memory: (event) => void emitted.push({ kind: "memory", event }),
+      log: (line) => void emitted.push({ kind: "log", line }),
+      traceLines: options.traceLines ?? false,
+    },
+  });
+  if (options.faults !== undefined) kernel = withFaults(fakeKernel(bench.fake, bench.device), options.faults);
+  calls.length = 0;
+  emitted.length = 0;
+  return {
+    fake: bench.fake, device: bench.device, memory, calls, emitted,
+    names: () => calls.filter(({ call }) => call === "ioctl").map(({ name }) => name),
+    messages: () => emitted.flatMap((one) => one.kind === "log" ? [one.line.message] : []),
+    forget() {
+      calls.length = 0;
+      emitted.length = 0;
+    },
+    [Symbol.dispose]() {
+      memory.close();
+      bench[Symbol.dispose]();
+    },
+  };
+}
+
+/** The kernel the device was opened on: the fake's process that holds it. */
+function fakeKernel(fake: FakeMachine, _device: NeuronDevice): Kernel {
+  return fake.processes.at(-1)!;
+}
+
+/** Deterministic bytes. */
+export function pattern(size: number, seed = 1): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(size);
+  for (let i = 0; i < size; i++) bytes[i] = (i * 7 + (i >> 8) * 13 + seed) & 255;
+  return bytes;
+}
+
+/** The record of an allocation. */
+export function recordOf(memory: Dmem) {
+  return DmemRecord.over(structAt(memory.record, DmemRecord.byteLength));
+}
+
+/** Addresses of an allocator's nodes, head to tail, through memory. */
+export function forward(allocator: Allocator): number[] {
+  const { dummyHead, dummyTail } = DmemAllocatorRecord.offsets;
+  const nodes: number[] = [];
+  for (let at = next(allocator.record + dummyHead); at !== allocator.record + dummyTail; at = next(at)) nodes.push(at);
+  return nodes;
+}
+
+/** The same, tail to head. */
+export function backward(allocator: Allocator): number[] {
+  const { dummyHead, dummyTail } = DmemAllocatorRecord.offsets;
+  const nodes: number[] = [];
+  for (let at = previous(allocator.record + dummyTail); at !== allocator.record + dummyHead; at = previous(at)) nodes.push(at);
+  return nodes;
+}
+
+function next(node: number): number {
+  return DmemRecord.over(structAt(node, 192)).next;
+}
+
+function previous(node: number): number {
+  return DmemRecord.over(structAt(node, 192)).prev;
+}
+
+/** A memory source that refuses after `limit` requests. */
+export function limitedSource(limit: number) {
+  let used = 0;
+  return (byteLength: number) => {
+    if (used++ >= limit) throw new RangeError("Out of memory");
+    return pinned(byteLength);
+  };
+}

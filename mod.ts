@@ -47,6 +47,7 @@ export { coresOnHbm, logicalCoreSize, logicalCoresOnHbm, logicalPlaceOf, physica
 export { parseCoreList, readCoreRequest } from "./lib/runtime/visible_cores.ts";
 export { resolvedOffsets } from "./lib/runtime/context_layout.ts";
 export { createHandleMinter, type HandleMinter } from "./lib/runtime/handles.ts";
+export { type DeviceList, listDevices } from "./lib/runtime/device_list.ts";
 export { log, type LogLayer } from "./lib/runtime/log_file.ts";
 export type { Environment } from "./lib/runtime/environment.ts";
 
@@ -61,6 +62,8 @@ export type { Plan } from "./lib/plan/plan.ts";
 export { stage, type StageOptions } from "./lib/plan/stage.ts";
 export { stageCores, type StageCore } from "./lib/plan/core.ts";
 export { StagedModel, StagedSubgraph, type StagedVariable } from "./lib/plan/staged_model.ts";
+export { fit, fitAll, type FitAnswer, type FitOptions, type FitVerdict } from "./lib/plan/fit.ts";
+export { INSTANCES, instanceNamed, type Machine } from "./lib/plan/instances.ts";
 export { type LoadItem, loadItems, planItems, tensorItems } from "./lib/plan/footprint.ts";
 export { pageAdvice, scratchpadMode, type ScratchpadMode } from "./lib/plan/scratchpad.ts";
 

@@ -10,8 +10,7 @@ import { openDevice } from "../driver/device.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import { type Claim, claimCores } from "./claims.ts";
 import { CompletionBoard } from "./completion.ts";
-import type { NeuronCore } from "./core.ts";
-import { NeuronCore as Core } from "./core.ts";
+import { NeuronCore } from "./core.ts";
 import type { Environment } from "./environment.ts";
 import { NrtError, type RuntimeNote } from "./errors.ts";
 import { type HandleMinter, processHandles } from "./handles.ts";
@@ -167,20 +166,19 @@ export class NeuronContext implements Disposable {
    * @throws {NrtError} NRT_INVALID outside 32 devices of 8 cores, for a device that is not open, and for a core of another process; NRT_FAILURE after `close()`
    */
   resolve(device: number, core: number): NeuronCore {
-    if (this.#stack.disposed) throw new NrtError(NrtStatus.FAILURE, `Cannot find core ${core} of device ${device}: TDRV not initialized!`, { hint: "Open the devices first." });
-    const where = { device, core };
-    if (!(Number.isInteger(device) && device >= 0 && device < MAX_DEVICES) || !(Number.isInteger(core) && core >= 0 && core < MAX_CORES)) {
-      throw new NrtError(NrtStatus.INVALID, `Cannot find core ${core} of device ${device}: the context has room for ${MAX_DEVICES} devices of ${MAX_CORES} cores`, { details: where });
+    const refuse = (status: number, why: string, hint?: string): NrtError =>
+      new NrtError(status, `Cannot find core ${core} of device ${device}: ${why}`, { hint, details: { device, core } });
+    if (this.#stack.disposed) throw refuse(NrtStatus.FAILURE, "TDRV not initialized!", "Open the devices first.");
+    const within = (value: number, limit: number) => Number.isInteger(value) && value >= 0 && value < limit;
+    if (!within(device, MAX_DEVICES) || !within(core, MAX_CORES)) {
+      throw refuse(NrtStatus.INVALID, `the context has room for ${MAX_DEVICES} devices of ${MAX_CORES} cores`);
     }
     if (!this.devices.some((one) => one.index === device)) {
-      throw new NrtError(NrtStatus.INVALID, `Cannot find core ${core} of device ${device}: the device is not open in this process, it has ${this.devices.map((one) => one.index).join(", ")}`, { details: where });
+      throw refuse(NrtStatus.INVALID, `the device is not open in this process, it has ${this.devices.map((one) => one.index).join(", ")}`);
     }
     const found = this.cores.find((one) => one.device === device && one.core === core);
     if (found !== undefined) return found;
-    throw new NrtError(NrtStatus.INVALID, `Cannot find core ${core} of device ${device}: NC ${core} from device: ${device} does not belong to this process`, {
-      hint: `It has ${this.cores.join(", ")}.`,
-      details: where,
-    });
+    throw refuse(NrtStatus.INVALID, `NC ${core} from device: ${device} does not belong to this process`, `It has ${this.cores.join(", ")}.`);
   }
 
   /** The logical core with a number over all devices of the host. @throws {NrtError} NRT_INVALID */
@@ -269,7 +267,8 @@ export class NeuronContext implements Disposable {
       const { coresPerDevice } = this.devices[0]!.device.geometry;
       const { index, memory } = this.#deviceOf(Math.floor(globalCore / coresPerDevice));
       const scratchpad = { ...this.switches.scratchpad, ...options.scratchpad, lncSize: this.logicalSize };
-      return stack.adopt(new Core(logical, { device: index, core: globalCore % coresPerDevice, coresPerDevice, memory, scratchpad, gate: this.gate }), (core) => core.close());
+      const core = new NeuronCore(logical, { device: index, core: globalCore % coresPerDevice, coresPerDevice, memory, scratchpad, gate: this.gate });
+      return stack.adopt(core, (one) => one.close());
     });
   }
 
@@ -297,7 +296,10 @@ function sameGeometry(devices: readonly NeuronDevice[]): Geometry {
 function unclaimed(index: number) {
   return {
     index,
-    markCores: (count: number, range: { readonly start?: number } = {}) => ({ cores: Array.from({ length: count }, (_, core) => (range.start ?? 0) + core), maxAvailable: count }),
+    markCores: (count: number, { start = 0 }: { readonly start?: number } = {}) => ({
+      cores: Array.from({ length: count }, (_, core) => start + core),
+      maxAvailable: count,
+    }),
     unmarkCores: () => {},
   };
 }

@@ -2,6 +2,7 @@ import { geometries, productOfTarget } from "../abi/architecture.ts";
 import { TpbArch } from "../abi/runtime_context.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { Dmem } from "../dmem/types.ts";
+import { printable } from "../neff/error.ts";
 import type { Neff, Subgraph, TensorInfo } from "../neff/model.ts";
 import type { NeffSource } from "../neff/source.ts";
 import { planNeff } from "../plan/build.ts";
@@ -26,7 +27,7 @@ export type LoadStep = "staged" | "moved" | "carveout" | "tables" | "instruction
 
 /** Options of a load. */
 export interface LoadOptions {
-  /** Name in listings and reports; default the one in the file. */
+  /** Name in listings and reports; default the last part of the path in the file. */
   readonly name?: string | undefined;
   /** The file the NEFF was read from, when it was read with `retain: "definitions"`: its payloads are streamed from there. */
   readonly source?: NeffSource | undefined;
@@ -54,9 +55,9 @@ export interface LoadOptions {
  */
 export async function loadModel(logicalCore: LogicalCore, neff: Neff, options: LoadOptions = {}): Promise<Model> {
   const { context } = logicalCore;
-  const name = options.name ?? neff.header.name;
+  const name = options.name ?? nameOf(neff);
   context.gate.pass(`load ${name}`);
-  const target = checkTarget(neff, logicalCore);
+  const target = checkTarget(neff, name, logicalCore);
   const before = logicalCore.cores.map((core) => core.usedBytes);
   const handles = neff.subgraphs.map(() => context.handles.next());
   const staged = stage(planNeff(neff), { target, members: neff.members }, logicalCore.cores.map((core) => core.place), {
@@ -106,13 +107,19 @@ interface PartDraft extends ModelPart {
   readonly notes: RuntimeNote[];
 }
 
+/** The last part of the build path the compiler left in the file; `model` without one. */
+function nameOf(neff: Neff): string {
+  const name = neff.header.name.split("/").at(-1) ?? "";
+  return name === "" ? "model" : printable(name);
+}
+
 /** Which device a model for a target may be loaded on; the target staging is told. */
-function checkTarget(neff: Neff, { owner, context }: LogicalCore): Neff["target"] {
+function checkTarget(neff: Neff, name: string, { owner, context }: LogicalCore): Neff["target"] {
   const { target, product, architecture } = owner.deviceMemory.device.geometry;
   if (neff.target === "*" || neff.target === target) return neff.target;
   const older = geometries[productOfTarget[neff.target]].architecture < architecture;
   if (older && context.switches.allowLegacyNeff) return "*";
-  throw new NrtError(NrtStatus.INVALID, `Cannot load ${neff.header.name}: built for ${neff.target}, device is ${target} (${product})`, {
+  throw new NrtError(NrtStatus.INVALID, `Cannot load ${name}: built for ${neff.target}, device is ${target} (${product})`, {
     hint: older
       ? `Compile the model for ${product}, use a ${productOfTarget[neff.target]} device, or set NEURON_RT_ALLOW_LEGACY_NEFF=1.`
       : `Use a ${productOfTarget[neff.target]} device, or compile the model for ${product}.`,
@@ -120,8 +127,18 @@ function checkTarget(neff: Neff, { owner, context }: LogicalCore): Neff["target"
   });
 }
 
+/** What a draft begins with. */
+interface DraftFacts {
+  readonly name: string;
+  readonly handle: number;
+  readonly index: number;
+  readonly core: NeuronCore;
+  /** Bytes charged to the core before the load. */
+  readonly before: number;
+}
+
 /** Moves what staging built for a subgraph out of its slot and into the model. */
-function openDraft(staged: StagedModel, about: { readonly name: string; readonly handle: number; readonly index: number; readonly core: NeuronCore; readonly before: number }): PartDraft {
+function openDraft(staged: StagedModel, about: DraftFacts): PartDraft {
   const subgraph = staged.subgraphs[about.index]!;
   const slot = new SharedSlot({
     memRefSet: subgraph.table,

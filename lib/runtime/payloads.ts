@@ -17,6 +17,14 @@ export interface PayloadCopy {
   readonly memory: Dmem;
 }
 
+/** Where payloads come from when they were not kept, and whether to go on. */
+export interface PayloadOptions {
+  /** The file the NEFF was read from. */
+  readonly source: NeffSource | undefined;
+  /** Called after each pause; throws when the load must not go on. */
+  readonly keep: () => void;
+}
+
 /** Bytes copied between two pauses that let other work run. */
 const PAUSE_BYTES = 32 * 2 ** 20;
 
@@ -25,10 +33,9 @@ const PAUSE_BYTES = 32 * 2 ** 20;
  * read with `retain: "definitions"`, from its file as it passes by, with memory
  * that does not depend on their size.
  *
- * @param keep called after each pause; throws when the load must not go on
  * @throws {NrtError} NRT_INVALID when bytes were not kept and no source is given, or the source lacks a member
  */
-export async function copyPayloads(neff: Neff, copies: readonly PayloadCopy[], options: { readonly source: NeffSource | undefined; readonly keep: () => void }): Promise<void> {
+export async function copyPayloads(neff: Neff, copies: readonly PayloadCopy[], options: PayloadOptions): Promise<void> {
   const away = copies.filter(({ member }) => neff.members.get(member)?.bytes === null);
   let sincePause = 0;
   for (const { member, offset, size, memory } of copies) {
@@ -44,7 +51,7 @@ export async function copyPayloads(neff: Neff, copies: readonly PayloadCopy[], o
   if (away.length > 0) await streamPayloads(away, options);
 }
 
-async function streamPayloads(copies: readonly PayloadCopy[], options: { readonly source: NeffSource | undefined; readonly keep: () => void }): Promise<void> {
+async function streamPayloads(copies: readonly PayloadCopy[], options: PayloadOptions): Promise<void> {
   if (options.source === undefined) {
     throw new NrtError(NrtStatus.INVALID, `Cannot copy ${copies[0]!.member} in: the model was read without its payloads (${copies.length} are missing)`, {
       hint: 'Read it with retain: "all", or give load() the file as source.',

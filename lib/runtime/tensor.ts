@@ -279,7 +279,9 @@ export class Tensor implements Disposable {
     this.#usable(use);
     const storage = this.#need(use);
     this.#check(use, at, length);
-    if (!storage.idle(use) && storage.usedWithin(currentHolder())) throw this.#refuse(use, "the execution this is part of uses it, so that waiting for it would never end", `Use the execution's own ${use}().`);
+    if (!storage.idle(use) && storage.usedWithin(currentHolder())) {
+      throw this.#refuse(use, "the execution this is part of uses it, so that waiting for it would never end", `Use the execution's own ${use}().`);
+    }
     return storage;
   }
 

@@ -47,7 +47,8 @@ export async function copyTensor(source: Tensor, destination: Tensor, options: T
  * the device does with overlapping ranges is not known, so that the host carries
  * them, from the end that is not overwritten yet.
  */
-function moveWithin(memory: Dmem, { sourceOffset, destinationOffset, size }: { readonly sourceOffset: number; readonly destinationOffset: number; readonly size: number }): void {
+function moveWithin(memory: Dmem, range: { readonly sourceOffset: number; readonly destinationOffset: number; readonly size: number }): void {
+  const { sourceOffset, destinationOffset, size } = range;
   const upwards = destinationOffset > sourceOffset;
   for (let done = 0; done < size; done += MOVE_PIECE) {
     const length = Math.min(MOVE_PIECE, size - done);

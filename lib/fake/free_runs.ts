@@ -113,7 +113,7 @@ export class FreeRuns {
   /** Gives `pages` at `page` back, merging with its neighbours; what must hold: they are used. */
   give(page: number, pages: number): void {
     const before = this.#atOrBefore(page);
-    const merges = before !== 0 && this.#start[before]! + this.#length[before]! === page;
+    const merges = before !== 0 && this.#endOf(before) === page;
     const after = this.#descendTo(page + pages);
     if (after !== 0 && !merges) {
       this.#start[after] = page;
@@ -135,6 +135,11 @@ export class FreeRuns {
   *runs(): Generator<readonly [number, number]> {
     const run: Run = { start: 0, length: 0 };
     for (let page = 0; this.nextFitting(page, 1, run); page = run.start + run.length) yield [run.start, run.length];
+  }
+
+  /** The first page after a run. */
+  #endOf(node: number): number {
+    return this.#start[node]! + this.#length[node]!;
   }
 
   #push(node: number): void {

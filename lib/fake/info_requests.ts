@@ -120,6 +120,7 @@ const allApps: Handler = (call) => {
   if (left !== 0) return left;
   const { view, offset } = argument;
   const flags = view.getUint16(offset + at.appsInfoFlags, true);
+  const cores = (flags & WITH_LOCKS) === 0 ? 0 : REPORTED_CORES;
   const slots = call.device.processes.attached().slice(0, view.getUint32(offset + at.capacity, true));
   const bytes = GetAppsInfo.byteLength + slots.length * AppInfo.byteLength;
   scratchBytes.fill(POISON_BYTE, 0, bytes);
@@ -129,7 +130,7 @@ const allApps: Handler = (call) => {
     const base = GetAppsInfo.byteLength + index * AppInfo.byteLength;
     const entry = AppInfo.offsets;
     let locked = 0;
-    for (let core = 0; core < REPORTED_CORES && (flags & WITH_LOCKS) !== 0; core++) {
+    for (let core = 0; core < cores; core++) {
       const { lock } = call.device.cores[core]!;
       if (!holdsLock(lock, slot.pid)) continue;
       locked |= 1 << core;

@@ -166,7 +166,8 @@ export function addressOf(session: Session, reference: string, recorded: Value):
 function repeat(context: Context, name: string, text: string): void {
   const place = context.layout.place(name);
   const [count, byte] = text.split(" x ") as [string, string];
-  for (let index = 0; place !== undefined && index < Number(count); index++) context.view.setUint8(place.offset + index, Number(byte));
+  if (place === undefined) return;
+  for (let index = 0; index < Number(count); index++) context.view.setUint8(place.offset + index, Number(byte));
 }
 
 function put({ view, layout }: Context, name: string, value: bigint): void {

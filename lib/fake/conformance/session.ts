@@ -80,7 +80,7 @@ export class Session {
   /** Gives a child the labels of its parent. */
   inherit(parent: string, child: string): void {
     for (const table of [this.#descriptors, this.#mappings] as readonly Map<string, unknown>[]) {
-      for (const [key, value] of [...table]) {
+      for (const [key, value] of Array.from(table)) {
         if (key.startsWith(`${parent} `)) table.set(`${child}${key.slice(parent.length)}`, value);
       }
     }

@@ -5,6 +5,7 @@ import type { UsageName } from "../abi/runtime_dmem.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import type { OutOfMemoryReport } from "../report/oom.ts";
 import type { CoreUsage } from "../report/oom_table.ts";
+import type { HostData } from "./host_data.ts";
 import type { MemoryObserver } from "./observer.ts";
 
 /** Where memory lies: `device` is HBM (`TONGA_DRAM`), `host` is pinned host memory (`HOST_DRAM`). */
@@ -145,9 +146,9 @@ export interface Dmem {
   mapping(): Mapping;
 
   /** Copies bytes in. Synchronous: the bytes are there on return. */
-  copyIn(source: ArrayBufferView | ArrayBuffer, options?: CopyOptions): void;
+  copyIn(source: HostData, options?: CopyOptions): void;
   /** Fills `destination` from the memory. */
-  copyOut(destination: ArrayBufferView | ArrayBuffer, options?: CopyOptions): void;
+  copyOut(destination: HostData, options?: CopyOptions): void;
   /** Reads `length` bytes into a new buffer. Default: all. */
   read(length?: number, options?: CopyOptions): ArrayBuffer;
   /** Sets bytes. @param value 0 … 255 */

@@ -1,5 +1,5 @@
 import { Errno } from "../../ffi/errno.ts";
-import { ClosedError } from "../../ffi/error.ts";
+import { ArgumentError, ClosedError } from "../../ffi/error.ts";
 import type { Kernel } from "../../ffi/kernel.ts";
 import { pinned, type Pinned, registerPinned, unregisterPinned } from "../../ffi/memory.ts";
 import { type AnyRequest, argumentFields } from "./any_request.ts";
@@ -36,6 +36,7 @@ export class Channel {
   count = 0;
   readonly #memory: Pinned;
   #fd: number;
+  #busy = false;
 
   constructor(kernel: Kernel, path: string, fd: number) {
     this.kernel = kernel;
@@ -71,9 +72,15 @@ export class Channel {
   /** Issues `request` and returns the raw result: 0, −errno, or a positive number of bytes not copied. */
   try(request: AnyRequest, offset: number): number {
     if (this.#fd < 0) throw new ClosedError(`Cannot issue ${request.name}: ${this.path} was closed`);
-    this.count++;
-    const result = this.kernel.ioctl(this.#fd, request.request, this.base + offset);
-    return result === -Errno.EINTR ? this.#again(request, offset) : result;
+    if (this.#busy) throw this.#nested(request);
+    this.#busy = true;
+    try {
+      this.count++;
+      const result = this.kernel.ioctl(this.#fd, request.request, this.base + offset);
+      return result === -Errno.EINTR ? this.#again(request, offset) : result;
+    } finally {
+      this.#busy = false;
+    }
   }
 
   /** The error for a result that is not 0, with the argument fields as they are now. */
@@ -91,6 +98,13 @@ export class Channel {
     this.#fd = -1;
     unregisterPinned(this.#memory);
     this.kernel.close(fd);
+  }
+
+  /** A layer that issues requests from inside one would overwrite its arguments. */
+  #nested(request: AnyRequest): ArgumentError {
+    return new ArgumentError(`Cannot issue ${request.name}: another request of ${this.path} is being carried out`, {
+      hint: "Do not use a device from inside a log or layer of its own kernel.",
+    });
   }
 
   #again(request: AnyRequest, offset: number): number {

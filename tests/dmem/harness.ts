@@ -54,11 +54,7 @@ export function openMemoryBench(options: MemoryBenchOptions = {}): MemoryBench {
     readText: (path) => below.readText(path), list: (path) => below.list(path),
   }));
   const calls = bench.calls;
-  const push = calls.push.bind(calls);
-  calls.push = (...records) => {
-    for (const call of records) emitted.push({ kind: "call", call });
-    return push(...records);
-  };
+  bench.onCall = (call) => void emitted.push({ kind: "call", call });
   const memory = openDeviceMemory(bench.device, {
     ...options.memory,
     observer: {

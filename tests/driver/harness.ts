@@ -12,6 +12,8 @@ export interface Bench {
   readonly device: NeuronDevice;
   /** Every system call since the device was opened. */
   readonly calls: CallRecord[];
+  /** Told about each call besides; replace it to act in the middle of an operation. */
+  onCall: (record: CallRecord) => void;
   /** Names of the requests since then. */
   names(): string[];
   [Symbol.dispose](): void;
@@ -21,17 +23,24 @@ export interface Bench {
 export function openBench(options: Partial<FakeOptions> = {}, wrap: (kernel: Kernel) => Kernel = (kernel) => kernel): Bench {
   const fake = createFake({ product: "trn2", ...options });
   const calls: CallRecord[] = [];
-  const kernel = withRequestLog(wrap(fake.kernel()), (record) => calls.push(record));
+  let opened: Bench | undefined;
+  const kernel = withRequestLog(wrap(fake.kernel()), (record) => {
+    calls.push(record);
+    opened?.onCall(record);
+  });
   const device = openDevice({ kernel, hbmSize: options.hbmSize });
   calls.length = 0;
-  return {
+  const bench: Bench = {
     fake, kernel, device, calls,
+    onCall: () => {},
     names: () => calls.filter(({ call }) => call === "ioctl").map(({ name }) => name),
     [Symbol.dispose]() {
       device.close();
       fake.close();
     },
   };
+  opened = bench;
+  return bench;
 }
 
 /** A plain device chunk of the fake. */

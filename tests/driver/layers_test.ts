@@ -24,6 +24,21 @@ test("a request log sees every call in order, with the fields before and after",
   fake.close();
 });
 
+test("a log that uses its own device is refused instead of mixing two requests' arguments", () => {
+  const fake = createFake({ product: "trn2" });
+  let again = false;
+  const kernel = withRequestLog(fake.kernel(), ({ name }) => {
+    if (again && name === "MEM_GET_PA") device.getPa(1);
+  });
+  const device = openDevice({ kernel });
+  const handle = device.alloc(chunk(4096));
+  again = true;
+  assert.throws(() => device.getPa(handle), { name: "ArgumentError", message: /another request/ });
+  again = false;
+  assert.ok(device.getPa(handle) > 0, "and works again afterwards");
+  fake.close();
+});
+
 test("unknown requests are logged by number", () => {
   const fake = createFake({ product: "trn2" });
   const names: string[] = [];

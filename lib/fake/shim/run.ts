@@ -7,7 +7,7 @@ import { ArgumentError } from "../../../ffi/error.ts";
 import { native } from "../../../ffi/native.ts";
 import { connectAbstract, listenAbstract, peerOf, receiveText, sendText } from "../../../ffi/socket.ts";
 import { checkResult } from "../../../ffi/system_error.ts";
-import { createFake, type FakeOptions } from "../machine.ts";
+import { type FakeOptions, resolveOptions } from "../options.ts";
 import { ShimError, requireShim } from "./capability.ts";
 import { machineSocket, privateSocket } from "./protocol.ts";
 
@@ -64,7 +64,7 @@ export async function runUnderFake(command: readonly string[], options: RunUnder
   if (command.length === 0) throw new ArgumentError("Cannot run a program under a fake: the command is empty");
   requireShim();
   const { machine, cwd, env, stdio, started, ...fake } = options;
-  createFake(fake).close();
+  resolveOptions(fake);
   const host = machine === undefined ? startThread(fake) : await joinMachine(machine, fake);
   const id = crypto.randomUUID();
   try {

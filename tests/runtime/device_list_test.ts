@@ -93,13 +93,16 @@ test("what keeps a device from being used is told apart, each with one line of a
 test("no node and no module are two things, and a file named neuron0 is a third", () => {
   using machine = createFake({ product: "trn1" });
   const kernel = machine.kernel();
-  const withoutNode = listDevices(altered(kernel, { list: (path) => path === "/dev" ? ["null"] : kernel.list(path) }));
+  const empty = { list: (path: string) => path === "/dev" ? ["null"] : kernel.list(path) };
+  const withoutNode = listDevices(altered(kernel, { ...empty, open: () => -Errno.ENOENT }));
   assert.deepEqual([withoutNode.devices, withoutNode.problem, withoutNode.driverVersion], [[], "no-node", "2.24.7.0"]);
   const bare = altered(kernel, { list: () => -Errno.ENOENT, readText: () => -Errno.ENOENT });
   assert.deepEqual([listDevices(bare).devices, listDevices(bare).problem], [[], "module-not-loaded"]);
   assert.notEqual(listDevices(bare).advice, withoutNode.advice);
   const foreign = altered(kernel, { ioctl: () => -Errno.ENOTTY });
   assert.equal(listDevices(foreign).devices[0]?.state, "not-a-neuron-device");
+  // A node that can be opened is there, whatever the directory shows.
+  assert.equal(listDevices(altered(kernel, empty)).devices[0]?.state, "ok");
 });
 
 test("answers the driver refuses become null with a note, the rest stays", () => {

@@ -22,7 +22,11 @@ const FORWARDED = ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"] as const;
 /** Signals that a terminal sends to the program itself. */
 const FROM_TERMINAL = ["SIGINT", "SIGQUIT"] as const;
 
-/** How to run a program under a fake machine. */
+/**
+ * How to run a program under a fake machine. The settings of the machine are
+ * sent to its host, so they must be plain data; a `clock` is ignored: the
+ * driver's time is this computer's.
+ */
 export interface RunUnderFakeOptions extends FakeOptions {
   /**
    * Name of a machine shared by all programs of this user that name it. It
@@ -63,13 +67,13 @@ export interface RunResult {
 export async function runUnderFake(command: readonly string[], options: RunUnderFakeOptions): Promise<RunResult> {
   if (command.length === 0) throw new ArgumentError("Cannot run a program under a fake: the command is empty");
   requireShim();
-  const { machine, cwd, env, stdio, started, ...fake } = options;
+  const { machine, cwd, env, stdio, started, clock: _clock, ...fake } = options;
   resolveOptions(fake);
   const host = machine === undefined ? startThread(fake) : await joinMachine(machine, fake);
   const id = crypto.randomUUID();
   try {
     sendText(host.connection, `run ${id}\n`);
-    const result = await runProgram(host, [host.socket, id, cwd ?? process.cwd(), ...command], options);
+    const result = await runProgram(host, [host.socket, id, cwd ?? process.cwd(), ...command], { env, stdio, started });
     sendText(host.connection, "ended\n");
     await untilGone(host.connection);
     return result;
@@ -126,18 +130,23 @@ function runtimeCommand(file: string): readonly string[] {
     : [process.execPath, "run", "--quiet", "--allow-all", "--no-config", "--no-lock", "--unstable-ffi", path];
 }
 
-function runProgram(host: Host, launchArguments: readonly string[], options: RunUnderFakeOptions): Promise<RunResult> {
+/** The part of the options that the program's process is made from. */
+type ProgramOptions = { readonly [Name in "env" | "stdio" | "started"]: RunUnderFakeOptions[Name] | undefined };
+
+function runProgram(
+  host: Host, launchArguments: readonly string[], { env, stdio, started }: ProgramOptions,
+): Promise<RunResult> {
   const [file, ...flags] = runtimeCommand("./launch.ts");
   const child = spawn(file!, [...flags, ...launchArguments], {
-    stdio: (options.stdio ?? "inherit") as "inherit",
-    env: (options.env ?? process.env) as NodeJS.ProcessEnv,
+    stdio: (stdio ?? "inherit") as "inherit",
+    env: (env ?? process.env) as NodeJS.ProcessEnv,
     cwd: fileURLToPath(new URL(".", import.meta.url)),
   });
   // Not child.kill: on Deno the exit is then reported as that signal, whatever the program makes of it.
   const send = (signal: NodeJS.Signals) => void (child.exitCode === null && child.signalCode === null && process.kill(child.pid!, signal));
   const stopForwarding = forwardSignals(send);
   const stopWatching = watchHost(host.connection, () => send("SIGKILL"));
-  options.started?.(child);
+  started?.(child);
   return new Promise<RunResult>((resolve, reject) => {
     child.on("error", reject);
     child.on("exit", (exitCode, signal) => resolve({ exitCode, signal }));

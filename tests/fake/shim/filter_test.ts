@@ -28,14 +28,15 @@ function decide(program: readonly FilterInstruction[], { nr, arch, args = [] }: 
   for (let at = 0; at < program.length;) {
     const { code, jt, jf, k } = program[at]!;
     assert.ok(jt >= 0 && jt < 256 && jf >= 0 && jf < 256 && at + 1 + Math.max(jt, jf) < program.length + 1, `jump at ${at}`);
-    const jump = (holds: boolean) => void (at += 1 + (holds ? jt : jf));
-    if (code === 0x20) accumulator = data.getUint32(k, true), at++;
-    else if (code === 0x54) accumulator = (accumulator & k) >>> 0, at++;
-    else if (code === 0x15) jump(accumulator === k);
-    else if (code === 0x35) jump(accumulator >= k);
-    else if (code === 0x45) jump((accumulator & k) !== 0);
+    let holds = false;
+    if (code === 0x20) accumulator = data.getUint32(k, true);
+    else if (code === 0x54) accumulator = (accumulator & k) >>> 0;
+    else if (code === 0x15) holds = accumulator === k;
+    else if (code === 0x35) holds = accumulator >= k;
+    else if (code === 0x45) holds = (accumulator & k) !== 0;
     else if (code === 0x06) return k;
     else assert.fail(`operation ${code} at ${at}`);
+    at += 1 + (holds ? jt : jf);
   }
   return assert.fail("the program runs out");
 }

@@ -20,17 +20,13 @@ interface Talker {
 }
 
 function start(part: string, machine: string): Talker {
-  let child: ChildProcess | undefined;
-  const ended = runUnderFake(["python3", program, part], { ...options, machine, stdio: ["pipe", "pipe", "inherit"], started: (process) => void (child = process) });
-  let lines: AsyncIterator<string> | undefined;
+  const { promise: child, resolve: started } = Promise.withResolvers<ChildProcess>();
+  const ended = runUnderFake(["python3", program, part], { ...options, machine, stdio: ["pipe", "pipe", "inherit"], started });
+  const lines = child.then(({ stdout }) => createInterface(stdout!)[Symbol.asyncIterator]());
   return {
     ended,
-    say: (line) => void child!.stdin!.write(`${line}\n`),
-    async hear() {
-      while (child === undefined) await new Promise((resolve) => setTimeout(resolve, 5));
-      lines ??= createInterface(child.stdout!)[Symbol.asyncIterator]();
-      return String((await lines.next()).value);
-    },
+    say: (line) => void child.then(({ stdin }) => stdin!.write(`${line}\n`)),
+    hear: async () => String((await (await lines).next()).value),
   };
 }
 

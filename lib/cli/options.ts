@@ -44,6 +44,18 @@ export function deviceCount(text: string): number | readonly number[] {
   return numbers;
 }
 
+/** Parses a time such as `20ms`, `1.5s` or `200us` into milliseconds. */
+export function milliseconds(text: string): number {
+  const match = /^(\d+(?:\.\d+)?)(us|µs|ms|s)$/.exec(text);
+  if (match === null) throw new InvalidArgumentError(`"${text}" is not a time such as 20ms or 1.5s.`);
+  return Number(match[1]) * ({ us: 1e-3, µs: 1e-3, ms: 1, s: 1e3 })[match[2] as "ms"];
+}
+
+/** Collects an option that may be given several times. */
+export function several(text: string, before: readonly string[] = []): readonly string[] {
+  return [...before, text];
+}
+
 /** Parses a 64-bit mask, decimal or `0x…`. */
 export function mask(text: string): bigint {
   const value = /^(0x[0-9a-f]+|\d+)$/i.test(text) ? BigInt(text) : -1n;

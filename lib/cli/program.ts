@@ -1,6 +1,6 @@
 import { Command, CommanderError, Option, type OutputConfiguration } from "commander";
 import { ExitCode, reportFailure } from "./failure.ts";
-import { deviceCount, deviceOptions, integer, jsonOption, machineOptions, mask, size, sizes, TARGET_NAMES } from "./options.ts";
+import { deviceCount, deviceOptions, integer, jsonOption, machineOptions, mask, milliseconds, several, size, sizes, TARGET_NAMES } from "./options.ts";
 import { processTerminal, type Terminal } from "./terminal.ts";
 
 /** A command's work: it prints through the terminal and returns the exit code (default 0). */
@@ -40,11 +40,13 @@ export function buildProgram(wrap: Wrap, output: OutputConfiguration = {}): Comm
     .exitOverride()
     .showHelpAfterError("(--help shows what is possible)")
     .helpCommand(false)
+    .enablePositionalOptions()
     .addHelpText("after", "\nExit codes: 0 done, 1 the file or the device says no, 2 wrong usage.");
   addModelCommands(program, wrap);
   addFileCommands(program, wrap);
   addHostCommands(program, wrap);
   addMemoryCommands(program, wrap);
+  addFakeCommands(program, wrap);
   return program;
 }
 
@@ -101,6 +103,30 @@ function addMemoryCommands(program: Command, wrap: Wrap): void {
     .addOption(new Option("--hbm-size <size>", "bytes of each HBM, for example 16GiB").argParser(size).makeOptionMandatory())
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./replay.ts")).replay));
+}
+
+/** Commands around the fake device. */
+function addFakeCommands(program: Command, wrap: Wrap): void {
+  program.command("fake <command...>")
+    .usage("[options] -- <command...>")
+    .description("run a program with fake Neuron devices: its exit code is passed on, 128 + N for signal N")
+    .passThroughOptions()
+    .addOption(new Option("--arch <name>", "what the devices are (default: trn2)").choices(TARGET_NAMES))
+    .addOption(new Option("--product <name>", "the same").choices(TARGET_NAMES).conflicts("arch"))
+    .addOption(new Option("--devices <N|list>", "how many, or which (3,5)").argParser(deviceCount))
+    .addOption(new Option("--driver <version>", "driver whose behaviour is copied: 2.24.7, 2.27, 2.29 …"))
+    .addOption(new Option("--hbm-size <size>", "bytes of each HBM").argParser(size))
+    .addOption(new Option("--fault <request:nth:action>", "make calls fail: MEM_ALLOC_V2MT64:3:ENOMEM, *:1%:EIO, open:1:die, MEM_BUF_COPY64:*:short, MEM_COPY:2+:20ms; may be repeated").argParser(several))
+    .addOption(new Option("--latency <time>", "how long every request takes, for example 200us").argParser(milliseconds))
+    .addOption(new Option("--seed <N>", "for faults by chance").argParser(integer))
+    .addOption(new Option("--machine <name>", "share a machine with other programs that name it"))
+    .action(wrap(async () => (await import("./fake.ts")).fake));
+  program.command("conformance <recording...>")
+    .description("replay recordings of the driver (.json, .json.gz) on the fake and compare step by step (exit code 1 when a step differs without a reason)")
+    .addOption(new Option("--scenario <text>", "only scenarios whose name contains this"))
+    .addOption(new Option("--category <name>", "only scenarios of this category"))
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./conformance.ts")).conformance));
 }
 
 /** Commands about the files of compiled models; they need no device. */

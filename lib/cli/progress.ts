@@ -17,7 +17,7 @@ export interface ProgressOptions {
   /** What is being done, for example `reading`. */
   readonly title: string;
   /** `bytes` are shown with rate and time left. */
-  readonly unit: "bytes" | "files" | "lines" | "steps";
+  readonly unit: "bytes" | "files" | "lines" | "scenarios";
   /** Show nothing (with `--json`). */
   readonly quiet: boolean;
 }

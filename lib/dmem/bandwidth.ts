@@ -56,6 +56,8 @@ export function measureCopies(device: NeuronDevice, options: BandwidthOptions): 
   const { sizes, modes, core = 0, milliseconds = 100, onProgress } = options;
   using plain = openDeviceMemory(device, { cores: [core], ledgerEntries: 0 });
   using direct = openDeviceMemory(device, { cores: [core], ledgerEntries: 0, zeroCopy: true });
+  // Before the host's buffers are made and filled, which takes a while when they are large.
+  plain.core(core).alloc({ size: Math.max(...sizes), usage: "GENERIC", hint: "bandwidth" }).free();
   const rates: CopyRate[] = [];
   const total = sizes.length * (1 + 2 * modes.length);
   const line = (size: number, mode: CopyRate["mode"], direction: CopyRate["direction"], action: () => void): void => {

@@ -45,14 +45,23 @@ export interface Discovery {
 export function discoverDevices(kernel: Kernel, options: { readonly sysfs?: string; readonly dev?: string } = {}): Discovery {
   const { sysfs = "/sys", dev = "/dev" } = options;
   const version = driverVersion(kernel, sysfs);
-  const names = kernel.list(dev);
-  const indexes = (typeof names === "number" ? [] : names)
-    .flatMap((name) => /^neuron(\d+)$/.exec(name)?.[1] ?? [])
-    .map(Number).filter((index) => index < driverConstants.NEURON_IOCTL_MAX_DEVICES)
-    .sort((a, b) => a - b);
-  const devices = indexes.map((index) => examine(kernel, index, `${dev}/neuron${index}`, sysfs));
+  const listed = indexesIn(kernel, dev);
+  // A directory need not show a node that can be opened, and sysfs shows devices a container does not have.
+  const shown = indexesIn(kernel, `${sysfs}/class/neuron_device`).filter((index) => !listed.includes(index));
+  const devices = [
+    ...listed.map((index) => examine(kernel, index, `${dev}/neuron${index}`, sysfs)),
+    ...shown.map((index) => examine(kernel, index, `${dev}/neuron${index}`, sysfs)).filter(({ errno }) => errno !== Errno.ENOENT && errno !== Errno.ENOTDIR),
+  ].sort((a, b) => a.index - b.index);
   const problem = devices.length > 0 ? undefined : version === null ? "module-not-loaded" : "no-node";
   return { driverVersion: version, devices, problem, advice: problem === undefined ? undefined : openAdvice[problem] };
+}
+
+/** Numbers of the names `neuronN` in a directory. */
+function indexesIn(kernel: Kernel, path: string): number[] {
+  const names = kernel.list(path);
+  return (typeof names === "number" ? [] : names)
+    .flatMap((name) => /^neuron(\d+)$/.exec(name)?.[1] ?? [])
+    .map(Number).filter((index) => index < driverConstants.NEURON_IOCTL_MAX_DEVICES);
 }
 
 function examine(kernel: Kernel, index: number, path: string, sysfs: string): DiscoveredDevice {

@@ -1,0 +1,58 @@
+import { readFile } from "node:fs/promises";
+import { NeuronError } from "../../ffi/error.ts";
+import { justifications, parseRecording, replay, type ReplayOptions, type ScenarioResult, summaryLine, totalOf } from "../fake/conformance/run.ts";
+import { closingText, type ConformanceReport, reasonsOf, type RecordedFile, scenarioText } from "../report/conformance_report.ts";
+import { ExitCode, UsageError } from "./failure.ts";
+import { startCounter } from "./progress.ts";
+import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
+
+/** `conformance FILE…`: replays recordings of the driver on the fake. Exit code 1 when a step differs without a reason. */
+export async function conformance(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
+  const json = options["json"] === true;
+  const filter = filterOf(options);
+  const files: RecordedFile[] = [];
+  await using progress = await startCounter(terminal, { title: "replaying", unit: "scenarios", quiet: json });
+  let done = 0;
+  for (const file of args) {
+    const recording = parseRecording(await readBytes(file), file);
+    const scenarios: ScenarioResult[] = [];
+    for (const result of replay(recording, filter)) {
+      scenarios.push(result);
+      progress.update(++done);
+    }
+    const { version: driverVersion, device: product } = recording.driver;
+    files.push({ file, driverVersion, product, scenarios, totals: totalOf(scenarios) });
+  }
+  progress.stop();
+  const totals = totalOf(files.flatMap(({ scenarios }) => scenarios));
+  const report: ConformanceReport = {
+    outOfProcess: options["outOfProcess"] === true, files, totals, justifications: reasonsOf(justifications), summary: summaryLine(totals),
+  };
+  if (totals.steps === 0) throw new UsageError("Cannot compare anything: no scenario was chosen", { hint: "Check --scenario and --category." });
+  if (json) printJson(terminal, report);
+  else print(terminal, report);
+  return totals.different === 0 ? ExitCode.OK : ExitCode.REFUSED;
+}
+
+function print(terminal: Terminal, report: ConformanceReport): void {
+  const emphasis = emphasisOf(terminal);
+  for (const { scenarios } of report.files) {
+    for (const scenario of scenarios) terminal.print(scenarioText(scenario, emphasis));
+  }
+  terminal.print(closingText(report, emphasis));
+}
+
+function filterOf(options: Readonly<Record<string, unknown>>): ReplayOptions {
+  const [name, category] = [options["scenario"] as string | undefined, options["category"] as string | undefined];
+  if (name === undefined && category === undefined) return {};
+  return { filter: (scenario) => (name === undefined || scenario.name.includes(name)) && (category === undefined || scenario.category === category) };
+}
+
+async function readBytes(file: string): Promise<Uint8Array> {
+  try {
+    return await readFile(file);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw new NeuronError(`Cannot read ${file}: ${message}`, { details: { errno: code }, cause: error });
+  }
+}

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { shimObstacle } from "../../lib/fake/shim/capability.ts";
+import type { ConformanceReport } from "../../lib/report/conformance_report.ts";
+import type { LoadReport } from "../../lib/report/load_report.ts";
+import type { DeviceList } from "../../lib/runtime/device_list.ts";
+import { command, commandJson } from "../support/cli.ts";
+import { runCommand } from "../support/run_code.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-fake-"));
+after(() => rmSync(folder, { recursive: true }));
+const obstacle = shimObstacle();
+const skip = obstacle === undefined ? false : `programs cannot be run under a fake here: ${obstacle}`;
+/** This command line as a program to run under itself. */
+const self = "Deno" in globalThis ? [process.execPath, "run", "-A", "--no-check", "lib/cli/main.ts"] : [process.execPath, "lib/cli/main.ts"];
+
+test("fake passes the program's output and exit code on, and says by what signal it ended", { skip }, () => {
+  const ran = runCommand(["fake", "--arch", "trn1", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+  assert.deepEqual([ran.code, ran.stdout, ran.stderr], [7, "out\n", "err\n"]);
+  assert.equal(runCommand(["fake", "sh", "-c", "kill -KILL $$"]).code, 128 + 9);
+  const missing = runCommand(["fake", "--", "no-such-program"]);
+  assert.equal(missing.code, 127);
+  assert.match(missing.stderr, /no-such-program/);
+});
+
+test("under fake, devices and load go the way they go on a real host", { skip }, () => {
+  const listed = runCommand(["fake", "--product", "inf2", "--devices", "3,5", "--driver", "2.27", "--", ...self, "devices", "--json"]);
+  const list = JSON.parse(listed.stdout) as DeviceList;
+  assert.equal(list.source, "device");
+  assert.match(list.driverVersion ?? "", /^2\.27\./);
+  assert.deepEqual(list.devices.map(({ device, product, state }) => [device, product, state]), [[3, "inf2", "ok"], [5, "inf2", "ok"]]);
+  const loaded = runCommand(["fake", "--arch", "sunda", "--", ...self, "load", "samples/mlp.neff", "--json"]);
+  const report = JSON.parse(loaded.stdout) as LoadReport;
+  assert.deepEqual([report.device.kind, report.device.path, report.leakedBytes], ["device", "/dev/neuron0", 0]);
+});
+
+test("under fake, loading takes what it takes on the fake in process", { skip }, async () => {
+  const outside = runCommand(["fake", "--arch", "trn1", "--", ...self, "load", "samples/mlp.neff", "--json"]);
+  const { device: _outside, ...report } = JSON.parse(outside.stdout) as LoadReport;
+  const { device: _inside, ...expected } = await commandJson<LoadReport>("load", "samples/mlp.neff", "--fake", "trn1");
+  assert.deepEqual(report, expected);
+});
+
+test("planned faults and small HBMs reach the program", { skip }, () => {
+  const faulty = runCommand(["fake", "--arch", "trn1", "--fault", "MEM_ALLOC_V2MT64:1+:ENOMEM", "--", ...self, "load", "samples/mlp.neff"]);
+  assert.equal(faulty.code, 1);
+  assert.match(faulty.stderr, /^error: Cannot .*ENOMEM/);
+  const small = runCommand(["fake", "--hbm-size", "64MiB", "--latency", "100us", "--seed", "3", "--", ...self, "copy", "--size", "128MiB", "--mode", "mmap"]);
+  assert.equal(small.code, 1, small.stderr);
+  assert.match(small.stderr, /^error: Cannot allocate 128\.000MB in HBM 0 .*ENOMEM/);
+});
+
+test("settings no machine can have are refused", async () => {
+  assert.equal((await command("fake")).code, 2);
+  assert.equal((await command("fake", "--arch", "trn9", "--", "true")).code, 2);
+  assert.equal((await command("fake", "--fault", "MEM_ALLOC:never:ENOMEM", "--", "true")).code, 2);
+  assert.equal((await command("fake", "--latency", "5", "--", "true")).code, 2);
+  assert.equal((await command("fake", "--hbm-size", "big", "--", "true")).code, 2);
+});
+
+/** A process opens a device twice; the second step's recorded result is given. */
+function recording(result: number): string {
+  const open = (fd: string, ret: number) => ({ op: "open", proc: "A", fd, in: { path: "/dev/neuron0", flags: "O_RDWR" }, ret, errno: ret < 0 ? "ENOENT" : null });
+  return JSON.stringify({
+    driver: { version: "2.24.7.0", device: "trn1", module_parameters: { no_reset: 1 } },
+    scenarios: [{ name: "two-opens", category: "open", steps: [open("f", 0), open("g", result), { op: "note", text: "not counted" }] }],
+  });
+}
+
+test("conformance counts steps, prints the summary last, and ends with 1 when a step differs", async () => {
+  const [good, bad] = [join(folder, "good.json"), join(folder, "bad.json.gz")];
+  writeFileSync(good, recording(0));
+  writeFileSync(bad, gzipSync(recording(-1)));
+  const report = await commandJson<ConformanceReport>("conformance", good);
+  assert.deepEqual(report.totals, { steps: 2, identical: 2, justified: 0, different: 0 });
+  const { code, out } = await command("conformance", good, bad);
+  assert.equal(code, 1);
+  assert.equal(out.split("\n").at(-1), "3 of 4 steps identical, 0 justified");
+  assert.match(out, /^differs +1 of +2 {2}open: two-opens\n {2}step 1: /m);
+  assert.equal((await command("conformance", good, "--scenario", "nothing")).code, 2);
+  const none = await command("conformance", "README.md");
+  assert.equal(none.code, 1);
+  assert.match(none.err, /^error: Cannot read README\.md/);
+});
+
+test("conformance replays a recording of the driver", () => {
+  const ran = runCommand(["conformance", "tests/golden/conformance/driver-2.24.7-trn1.json.gz", "--category", "alloc"]);
+  assert.equal(ran.code, 0, ran.stdout.slice(-2000));
+  const [, identical, steps] = /(\d+) of (\d+) steps identical, \d+ justified\n$/.exec(ran.stdout) ?? [];
+  assert.ok(Number(steps) > 100 && identical === steps, ran.stdout.slice(-200));
+  assert.ok(readFileSync("tests/golden/conformance/driver-2.24.7-trn1.json.gz").length > 0);
+});

@@ -27,6 +27,10 @@ export interface LogEvent {
   readonly contiguous: boolean;
   /** Its hint, or null. */
   readonly hint: string | null;
+  /** Device address, or null where the log does not tell. */
+  readonly address: number | null;
+  /** Bytes in use on the HBM afterwards, which ring dumps tell; else null. */
+  readonly totalUsed: number | null;
   /** Line in the log, 1 for the first. */
   readonly line: number;
 }
@@ -81,6 +85,7 @@ function hexText(address: number): string {
 const COLUMNS: Readonly<Record<string, readonly string[]>> = {
   action: ["action"], id: ["id", "handle"], core: ["core", "nc_idx"], hbm: ["hbm", "tdram_channel", "channel"], location: ["location", "mem_loc"],
   usage: ["usage", "mem_usage"], size: ["size"], alignment: ["alignment", "align"], contiguous: ["contiguous"], address: ["address", "pa"], hint: ["hint"],
+  totalUsed: ["total_mem_used"],
 };
 
 /**
@@ -125,7 +130,8 @@ function readEvent(fields: readonly string[], columns: Readonly<Record<string, n
   return {
     action: readAction(field("action"), line), id: field("id") || field("address"), core: number("core"), hbm: number("hbm"),
     location: readLocation(field("location"), line), usage: readUsage(field("usage"), line), size: checkSize(number("size"), "a size"),
-    alignment: number("alignment"), contiguous: number("contiguous") === 1, hint: hint === "" ? null : hint, line,
+    alignment: number("alignment"), contiguous: number("contiguous") === 1, hint: hint === "" ? null : hint,
+    address: field("address") === "" ? null : number("address"), totalUsed: field("totalUsed") === "" ? null : number("totalUsed"), line,
   };
 }
 

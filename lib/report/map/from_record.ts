@@ -1,4 +1,5 @@
 /** From a record of allocations and frees to a timeline and what is alive at its end. */
+import type { LogEvent } from "../../dmem/allocation_log.ts";
 import type { LedgerEntry } from "../../dmem/types.ts";
 import { categoryOfUsage } from "./categories.ts";
 import type { AllocationInput } from "./input.ts";
@@ -8,6 +9,23 @@ import type { PictureEvent, PictureHost } from "./model.ts";
 export type RecordEntry =
   & Pick<LedgerEntry, "action" | "location" | "hbm" | "hint" | "core" | "size" | "pa" | "alignOffset">
   & { readonly usage: string; readonly totalUsed?: number | null; readonly time?: number | null };
+
+/**
+ * The entries of an allocation log: failures and events without an address are
+ * left out, since nothing lies anywhere for them.
+ */
+export function entriesOfLog(events: readonly LogEvent[]): { readonly entries: readonly RecordEntry[]; readonly leftOut: number } {
+  const entries = events.flatMap((event): RecordEntry[] => {
+    const { action, address } = event;
+    return action === "fail" || address === null ? [] : [{ ...event, action, pa: address, alignOffset: 0 }];
+  });
+  return { entries, leftOut: events.length - entries.length };
+}
+
+/** Entries that a ring dump says were overwritten before its first one (`# entries_dropped N`); 0 when it does not say. */
+export function droppedInDump(text: string): number {
+  return Number(/^# entries_dropped (\d+)/m.exec(text)?.[1] ?? 0);
+}
 
 /** What came out of a record. */
 export interface Replayed {

@@ -3,7 +3,13 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { buildPicture } from "../../../lib/report/map/build.ts";
 import { checkPicture } from "../../../lib/report/map/check.ts";
-import { type RecordEntry, replayRecord } from "../../../lib/report/map/from_record.ts";
+import { allocationLog, parseAllocationLog } from "../../../lib/dmem/allocation_log.ts";
+import { openDeviceMemory } from "../../../lib/dmem/mod.ts";
+import { openDevice } from "../../../lib/driver/mod.ts";
+import { createFake } from "../../../lib/fake/machine.ts";
+import { deviceInput, hbmInputs } from "../../../lib/report/map/from_memory.ts";
+import { droppedInDump, entriesOfLog, type RecordEntry, replayRecord } from "../../../lib/report/map/from_record.ts";
+import { ringCsv } from "../../../lib/report/oom_dump.ts";
 
 const PAGE = 4096;
 const entry = (action: "alloc" | "free", pa: number, size: number, more: Partial<RecordEntry> = {}): RecordEntry =>
@@ -44,4 +50,32 @@ test("whatever a record says, its picture can be drawn and is sound", () => {
     const picture = buildPicture({ title: "r", source: "r", devices: [{ index: 0, name: "d", hbms: [{ index: 0, base: 0, size: 2 ** 30, cores: [0] }] }], allocations, events, notes });
     assert.deepEqual(checkPicture(picture), []);
   }));
+});
+
+test("a written log, a ring dump and the memory itself give the same picture", () => {
+  const lines: string[] = [];
+  const device = openDevice({ kernel: createFake({ product: "trn1" }).process() });
+  const memory = openDeviceMemory(device, { layers: [allocationLog((line) => lines.push(line))] });
+  memory.core(0).alloc({ size: 5000, usage: "TENSOR", hint: "a, \"b\"" });
+  const freed = memory.core(1).alloc({ size: 3 * 2 ** 20, usage: "WEIGHT" });
+  memory.core(1).alloc({ size: 77, usage: "DMA_RING", location: "host" });
+  memory.core(1).alloc({ size: 2 ** 21, usage: "SCRATCHPAD", alignment: 2 ** 22 });
+  freed.free();
+  assert.throws(() => memory.core(0).alloc({ size: 2 ** 40, usage: "TENSOR" }));
+  const dump = ringCsv(memory.ledger.entries(), 3);
+  const log = entriesOfLog(parseAllocationLog(lines.join("")));
+  assert.equal(log.leftOut, 1, "the refused allocation");
+  assert.equal(droppedInDump(dump), 3);
+  const picture = (entries: readonly RecordEntry[]) => {
+    const { allocations, host, events } = replayRecord(entries, { device: 0 });
+    return { made: buildPicture({ title: "", source: "", devices: [{ index: 0, name: "trn1", hbms: hbmInputs(device.geometry), host }], allocations }), events };
+  };
+  const [fromLog, fromDump] = [picture(log.entries), picture(entriesOfLog(parseAllocationLog(dump)).entries)];
+  const live = deviceInput(memory);
+  const fromMemory = buildPicture({ title: "", source: "", devices: [live.device], allocations: live.allocations });
+  assert.deepEqual(fromLog.made, fromMemory);
+  assert.deepEqual(fromDump.made, fromMemory);
+  assert.equal(fromDump.events.at(-1)!.usedAfter, memory.ledger.hbmUsed(1));
+  assert.deepEqual(fromLog.events.map(({ action, bytes }) => [action, bytes]), fromDump.events.map(({ action, bytes }) => [action, bytes]));
+  memory.close();
 });

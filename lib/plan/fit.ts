@@ -95,7 +95,7 @@ export function fitAll(neffs: readonly Neff[], options: Omit<FitOptions, "instan
 }
 
 function finish(draft: FitDraft, smallest: string | null): FitAnswer {
-  const { machine: _machine, models: _models, largestPrivateBytes: _largest, ...answer } = draft;
+  const { machine: _machine, models: _models, largestPrivateBytes: _largest, fitsAlone: _alone, ...answer } = draft;
   return { ...answer, smallest, advice: fitAdvice(draft, smallest) };
 }
 
@@ -129,7 +129,7 @@ function answerOn(machine: Machine, models: readonly PlannedModel[], options: Fi
   const notes = notesFor(models, mode, note);
   const base = { instance: machine.name, source: machine.source, machine, lnc, logicalCores, scratchpad: mode, models, notes };
   const obstacle = obstacleFor(machine, models, { lnc, logicalCores });
-  if (obstacle !== null) return { ...base, verdict: "does-not-fit", onlyBy: null, obstacle, margin: 0, shortage: null, hbms: [], cores: [], largestPrivateBytes: 0 };
+  if (obstacle !== null) return { ...base, verdict: "does-not-fit", onlyBy: null, obstacle, margin: 0, shortage: null, hbms: [], cores: [], largestPrivateBytes: 0, fitsAlone: false };
   const demand: Demand = { models, logicalCores, lnc, mode, extra: extraFor(options), profile: options.profile ?? false, runtime: runtimeFor(machine, options) };
   const used = typeof options.used === "function" ? options.used : () => (options.used as number | undefined) ?? 0;
   const attempt = (changes: Partial<Demand>) => tryDemand(machine, wantsOf({ ...demand, ...changes }), used);
@@ -145,14 +145,17 @@ interface Judging {
   readonly attempt: (changes: Partial<Demand>) => Trial;
 }
 
+type Judgement = Pick<FitDraft, "verdict" | "onlyBy" | "fitsAlone">;
+
 /** The verdict, and if it does not simply fit, the least change under which it would. */
-function judge(trial: Trial, { machine, demand, attempt }: Judging): { readonly verdict: FitVerdict; readonly onlyBy: string | null } {
+function judge(trial: Trial, { machine, demand, attempt }: Judging): Judgement {
   if (trial.shortage === null) {
-    if (trial.spilledBytes === 0) return { verdict: "fits", onlyBy: null };
-    return { verdict: "fits-only-by", onlyBy: `borrowing ${trial.spilledBytes} bytes from other cores' regions of the device` };
+    if (trial.spilledBytes === 0) return { verdict: "fits", onlyBy: null, fitsAlone: true };
+    return { verdict: "fits-only-by", onlyBy: `borrowing ${trial.spilledBytes} bytes from other cores' regions of the device`, fitsAlone: true };
   }
-  const onlyBy = otherPages(machine, demand).find(({ mode }) => attempt({ mode }).shortage === null)?.by ?? leavingOut(demand, attempt);
-  return { verdict: onlyBy === null ? "does-not-fit" : "fits-only-by", onlyBy };
+  const changes = [...otherPages(machine, demand), ...(demand.profile ? [{ profile: false, by: "leaving the profile buffers out" }] : [])];
+  const onlyBy = changes.find((change) => attempt(change).shortage === null)?.by ?? null;
+  return { verdict: onlyBy === null ? "does-not-fit" : "fits-only-by", onlyBy, fitsAlone: onlyBy === null && attempt({ runtime: "own", profile: false }).shortage === null };
 }
 
 const PAGE_STEP = 512 * 2 ** 20;
@@ -166,13 +169,6 @@ function otherPages(machine: Machine, { mode, lnc, models }: Demand): { readonly
     .filter((pageBytes) => mode.contiguous || pageBytes !== mode.pageBytes)
     .map((pageBytes) => ({ mode: { pageBytes, contiguous: false, note: null }, by: `setting NEURON_SCRATCHPAD_PAGE_SIZE=${pageBytes / 2 ** 20} (and compiling with --hbm-scratchpad-page-size)` }));
   return contiguous.contiguous && !mode.contiguous ? [{ mode: contiguous, by: "using the contiguous scratchpad (64 MiB pages)" }, ...pages] : pages;
-}
-
-/** Whether it fits without the parts that are only reported by others. */
-function leavingOut(demand: Demand, attempt: Judging["attempt"]): string | null {
-  if (demand.profile && attempt({ profile: false }).shortage === null) return "leaving the profile buffers out";
-  if (demand.runtime === "reported" && attempt({ runtime: "own", profile: false }).shortage === null) return "a smaller runtime and microcode than reported by others: the models and tensors alone fit";
-  return null;
 }
 
 function lncFor(machine: Machine, models: readonly PlannedModel[], { lnc }: FitOptions): { readonly lnc: number; readonly note: string | null } {

@@ -12,6 +12,8 @@ export interface FitDraft extends Omit<FitAnswer, "smallest" | "advice"> {
   readonly models: readonly PlannedModel[];
   /** Largest scratchpad variable that had to be private, 0 for none. */
   readonly largestPrivateBytes: number;
+  /** Whether models and extra memory fit when the runtime's reported parts are left out. */
+  readonly fitsAlone: boolean;
 }
 
 /** Rings larger than this are worth a word: their exhaustion reports itself as missing memory. */
@@ -38,6 +40,9 @@ function shortageAdvice(draft: FitDraft): string[] {
   const hbm = hbms.find((one) => one.device === shortage.device && one.hbm === shortage.hbm);
   const advice = onlyBy === null ? [] : [`It would fit by ${onlyBy}.`];
   if (hbm === undefined) return advice;
+  if (draft.verdict === "does-not-fit" && draft.fitsAlone) {
+    advice.push("Without the runtime and microcode as others report them it fits: leave them out if the memory given as used counts them already.");
+  }
   if (hbm.marginBytes < 0) advice.push(`HBM ${hbm.hbm} of device ${hbm.device} is short of ${humanSize(-hbm.marginBytes)}; its largest part is ${largestPart(hbm)}.`);
   else advice.push(`HBM ${hbm.hbm} of device ${hbm.device} has the bytes, but no free range of ${humanSize(shortage.bytes)}: split ${shortage.name}.`);
   const cores = machine.coresPerHbm;

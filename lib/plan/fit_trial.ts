@@ -41,7 +41,7 @@ export interface FitHbm {
   readonly spilledBytes: number;
 }
 
-/** The first thing that finds no room. */
+/** The first thing that finds no room: of the models and extra memory, else of the runtime's own parts. */
 export interface FitShortage {
   readonly what: FitLineName;
   readonly name: string;
@@ -89,6 +89,7 @@ interface Placing {
 export function tryDemand(machine: Machine, wants: readonly Want[], used: (hbm: number) => number): Trial {
   const placing: Placing = { machine, used, spaces: new Map(), wants: new Map(), short: new Set() };
   let shortage: FitShortage | null = null;
+  let ofLoader = false;
   for (const want of wants) {
     const hbm = hbmOf(machine, want.core);
     const space = spaceOf(placing, hbm);
@@ -97,7 +98,9 @@ export function tryDemand(machine: Machine, wants: readonly Want[], used: (hbm: 
     else own.push(want);
     if (want.contiguous ? space.allocContiguous(want.bytes) : space.alloc(want.bytes, want.alignment)) continue;
     placing.short.add(hbm);
-    shortage ??= shortageOf(machine, want, space);
+    // What the user brought says more than the runtime's own parts, which come first.
+    if (shortage === null || (!ofLoader && want.usage !== null)) shortage = shortageOf(machine, want, space);
+    ofLoader ||= want.usage !== null;
   }
   const hbms = [...placing.wants.keys()].sort((a, b) => a - b).map((hbm) => describe(placing, hbm));
   return {

@@ -1,7 +1,8 @@
 import { ArgumentError } from "../../ffi/error.ts";
 
 const POWERS: Readonly<Record<string, number>> = { "": 0, K: 1, M: 2, G: 3, T: 4 };
-const SIZE = /^(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?$/i;
+/** A whole number of bytes, or any number of a unit. */
+const SIZE = /^(?:(\d+)\s*B?|(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?)$/i;
 
 /**
  * Reads a size as people and the runtime's logs write it: `13GiB`, `15.855GB`,
@@ -13,7 +14,7 @@ const SIZE = /^(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?$/i;
  */
 export function parseSize(text: string): number {
   const match = SIZE.exec(text.trim());
-  const bytes = match === null ? NaN : Math.round(Number(match[1]) * 1024 ** (POWERS[(match[2] as string).toUpperCase()] as number));
+  const bytes = match === null ? NaN : Math.round(Number(match[1] ?? match[2]) * 1024 ** (POWERS[(match[3] ?? "").toUpperCase()] as number));
   if (Number.isSafeInteger(bytes)) return bytes;
   throw new ArgumentError(`Cannot read "${text}" as a size`, { hint: "Write bytes or a unit, such as 4096, 32MiB, 15.855GB or 1.5TiB." });
 }

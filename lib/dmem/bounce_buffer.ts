@@ -78,7 +78,11 @@ export class BounceBuffer {
     this.#record.$bytes.fill(0);
     nodes.give(this.#node);
     this.#mapping.close();
-    if (!device.closed) device.free(this.handle);
+    try {
+      device.free(this.handle);
+    } catch {
+      // The device was closed first, or refuses: the driver frees it when the process goes.
+    }
   }
 
   #setLock(locked: boolean): void {

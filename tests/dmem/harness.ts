@@ -40,6 +40,8 @@ export interface MemoryBenchOptions {
   /** Faults under the request log, armed after everything is open. */
   readonly faults?: readonly Fault[];
   readonly traceLines?: boolean;
+  /** A layer under everything, from the start. */
+  readonly wrap?: (kernel: Kernel) => Kernel;
 }
 
 /** Opens device memory on a fake. The process-wide alignment latch is set anew. */
@@ -47,12 +49,15 @@ export function openMemoryBench(options: MemoryBenchOptions = {}): MemoryBench {
   resetAlignmentSupport();
   const emitted: Emitted[] = [];
   let kernel: Kernel | undefined;
-  const bench = openBench(options.fake, (below) => ({
-    kind: below.kind, open: (path, flags) => below.open(path, flags), close: (fd) => below.close(fd),
-    ioctl: (fd, request, address) => (kernel ?? below).ioctl(fd, request, address),
-    mmap: (fd, length, protection, flags, offset) => (kernel ?? below).mmap(fd, length, protection, flags, offset),
-    readText: (path) => below.readText(path), list: (path) => below.list(path),
-  }));
+  const bench = openBench(options.fake, (process) => {
+    const below = options.wrap?.(process) ?? process;
+    return {
+      kind: below.kind, open: (path, flags) => below.open(path, flags), close: (fd) => below.close(fd),
+      ioctl: (fd, request, address) => (kernel ?? below).ioctl(fd, request, address),
+      mmap: (fd, length, protection, flags, offset) => (kernel ?? below).mmap(fd, length, protection, flags, offset),
+      readText: (path) => below.readText(path), list: (path) => below.list(path),
+    };
+  });
   const calls = bench.calls;
   bench.onCall = (call) => void emitted.push({ kind: "call", call });
   const memory = openDeviceMemory(bench.device, {

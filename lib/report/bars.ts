@@ -1,5 +1,5 @@
 /** Bars of device memory for terminals, drawn from a picture. */
-import { categories, categoryOf } from "./map/categories.ts";
+import { categories, type CategoryKey, categoryOf } from "./map/categories.ts";
 import { type Cell, cellsOf } from "./map/cells.ts";
 import type { HbmSums, MemoryPicture, PictureHbm } from "./map/model.ts";
 import { humanSize } from "./size.ts";
@@ -24,8 +24,7 @@ export interface BarOptions {
  * @returns lines without a final newline, none wider than `columns`
  */
 export function drawBars(picture: MemoryPicture, options: BarOptions = {}): string {
-  const columns = Math.max(40, options.columns ?? 80);
-  const pen: Pen = { columns, unicode: options.unicode ?? true, colour: options.colour ?? false };
+  const pen = barPen(options);
   const lines: string[] = [];
   let hidden = 0;
   for (const device of picture.devices) {
@@ -55,24 +54,33 @@ export function allowsUnicode(environment: Readonly<Record<string, string | unde
   return /utf-?8/i.test(locale) && environment["TERM"] !== "linux";
 }
 
-interface Pen {
+/** {@linkcode BarOptions} with their defaults. */
+export interface BarPen {
+  /** Columns to fill. */
   readonly columns: number;
+  /** Block characters. */
   readonly unicode: boolean;
+  /** Colours. */
   readonly colour: boolean;
 }
 
-function hbmLines(hbm: PictureHbm, sums: HbmSums, title: string, pen: Pen): string[] {
+/** Fills in the defaults. */
+export function barPen(options: BarOptions): BarPen {
+  return { columns: Math.max(40, options.columns ?? 80), unicode: options.unicode ?? true, colour: options.colour ?? false };
+}
+
+function hbmLines(hbm: PictureHbm, sums: HbmSums, title: string, pen: BarPen): string[] {
   const cores = hbm.cores.length === 0 ? "" : `, ${hbm.cores.length === 1 ? "core" : "cores"} ${hbm.cores.join(" ")}`;
-  const right = `${humanSize(sums.usedBytes)} of ${humanSize(hbm.size)} in use (${percent(sums.usedBytes, hbm.size)})`;
+  const right = `${humanSize(sums.usedBytes)} of ${humanSize(hbm.size)} in use (${percentText(sums.usedBytes, hbm.size)})`;
   const cells = cellsOf(hbm, pen.columns - 2);
   const [open, close] = pen.unicode ? ["▕", "▏"] : ["|", "|"];
   const parts = categories.filter(({ key }) => sums.byCategory[key] !== undefined)
-    .map(({ key, label }) => ({ mark: mark(key, pen), text: `${label} ${humanSize(sums.byCategory[key]!)}` }));
+    .map(({ key, label }) => ({ mark: markOf(key, pen), text: `${label} ${humanSize(sums.byCategory[key]!)}` }));
   parts.push({ mark: pen.unicode ? "·" : ".", text: `free ${humanSize(sums.freeBytes)}, largest gap ${humanSize(sums.largestGapBytes)}` });
-  return [spread(`${title}${cores}`, right, pen.columns), `${open}${drawCells(cells, pen)}${close}`, ...wrap(parts, pen.columns)];
+  return [spread(`${title}${cores}`, right, pen.columns), `${open}${drawCells(cells, pen)}${close}`, ...wrapMarked(parts, pen.columns)];
 }
 
-function totalLines(picture: MemoryPicture, pen: Pen): string[] {
+function totalLines(picture: MemoryPicture, pen: BarPen): string[] {
   const { totals } = picture;
   const lines = [spread("all HBMs", `${humanSize(totals.usedBytes)} of ${humanSize(totals.sizeBytes)} in use, ${humanSize(totals.freeBytes)} free`, pen.columns)];
   if (totals.hostBytes > 0) lines.push(spread("pinned host memory", humanSize(totals.hostBytes), pen.columns));
@@ -82,7 +90,7 @@ function totalLines(picture: MemoryPicture, pen: Pen): string[] {
 
 const EIGHTHS = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"] as const;
 
-function drawCells(cells: readonly Cell[], pen: Pen): string {
+function drawCells(cells: readonly Cell[], pen: BarPen): string {
   let text = "";
   for (let from = 0; from < cells.length;) {
     const { category } = cells[from]!;
@@ -95,30 +103,37 @@ function drawCells(cells: readonly Cell[], pen: Pen): string {
   return text;
 }
 
-function glyphOf({ category, usedBytes, sizeBytes }: Cell, pen: Pen): string {
+function glyphOf({ category, usedBytes, sizeBytes }: Cell, pen: BarPen): string {
   if (category === null) return pen.unicode ? "·" : ".";
   // Without colours a block would not tell what it is.
   return pen.unicode && pen.colour ? EIGHTHS[Math.max(0, Math.ceil((8 * usedBytes) / sizeBytes) - 1)]! : categoryOf(category).letter;
 }
 
+/** Full cells of one category, or free ones. */
+export function paintRun(key: CategoryKey | null, count: number, pen: BarPen): string {
+  if (key === null) return (pen.unicode ? "·" : ".").repeat(count);
+  const run = (pen.unicode && pen.colour ? "█" : categoryOf(key).letter).repeat(count);
+  return pen.colour ? paint(run, key) : run;
+}
+
 /** What stands for a category beside its name. */
-function mark(key: Cell["category"] & string, pen: Pen): string {
+export function markOf(key: CategoryKey, pen: BarPen): string {
   if (!pen.colour) return categoryOf(key).letter;
   return paint(pen.unicode ? "█" : categoryOf(key).letter, key);
 }
 
-function paint(text: string, key: Cell["category"] & string): string {
+function paint(text: string, key: CategoryKey): string {
   return `\u001b[38;5;${categoryOf(key).ansi}m${text}\u001b[0m`;
 }
 
 /** Left and right text on one line; on two where both do not fit. */
-function spread(left: string, right: string, columns: number): string {
+export function spread(left: string, right: string, columns: number): string {
   const room = columns - left.length - right.length;
   return room >= 2 ? `${left}${" ".repeat(room)}${right}` : `${left.slice(0, columns)}\n${right.slice(0, columns).padStart(columns)}`;
 }
 
 /** Marked texts, as many on a line as fit. Marks are one column wide whatever they are made of. */
-function wrap(parts: readonly { readonly mark: string; readonly text: string }[], columns: number): string[] {
+export function wrapMarked(parts: readonly { readonly mark: string; readonly text: string }[], columns: number): string[] {
   const lines: string[] = [];
   let line = "";
   let width = 0;
@@ -134,6 +149,7 @@ function wrap(parts: readonly { readonly mark: string; readonly text: string }[]
   return [...lines, line];
 }
 
-function percent(part: number, whole: number): string {
+/** A share with as many digits as tell something. */
+export function percentText(part: number, whole: number): string {
   return `${((100 * part) / whole).toFixed(part > 0 && part * 10 < whole ? 2 : 1)} %`;
 }

@@ -10,7 +10,7 @@ import { writeU64 } from "./u64.ts";
  */
 
 /** Commands of `fcntl(2)` used here. */
-export const FcntlCommand = { DUPFD: 0, GETFD: 1, SETFD: 2, GETFL: 3, OFD_GETLK: 36, OFD_SETLK: 37, DUPFD_CLOEXEC: 1030 } as const;
+export const FcntlCommand = { DUPFD: 0, GETFD: 1, SETFD: 2, GETFL: 3, SETFL: 4, OFD_GETLK: 36, OFD_SETLK: 37, DUPFD_CLOEXEC: 1030 } as const;
 
 /** Events of `poll(2)`. */
 export const PollEvent = { IN: 1, ERR: 8, HUP: 16, NVAL: 32 } as const;
@@ -85,6 +85,20 @@ export function fcntl(fd: number, command: number, argument = 0): number {
 /** `lseek(2)`. @param whence 0 from the start, 1 from the present position, 2 from the end */
 export function seek(fd: number, offset: number, whence: 0 | 1 | 2 = 0): number {
   return native().syscall(syscalls.lseek, fd, offset, whence);
+}
+
+/**
+ * A pipe, closed on exec: `pipe2(2)`.
+ *
+ * @returns its reading end, which never blocks, and its writing end; or −errno
+ */
+export function openPipe(): { readonly reader: number; readonly writer: number } | number {
+  const ends = pinned(8);
+  const result = native().syscall(syscalls.pipe2, ends.address, 0o2000000);
+  if (result < 0) return result;
+  const [reader, writer] = [ends.view.getInt32(0, true), ends.view.getInt32(4, true)];
+  fcntl(reader, FcntlCommand.SETFL, 0o4000);
+  return { reader, writer };
 }
 
 /** `prctl(2)`. */

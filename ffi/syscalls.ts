@@ -56,6 +56,7 @@ const NUMBERS = {
   ppoll: [271, 73],
   accept4: [288, 242],
   dup3: [292, 24],
+  pipe2: [293, 59],
   process_vm_readv: [310, 270],
   process_vm_writev: [311, 271],
   kcmp: [312, 272],

@@ -68,10 +68,16 @@ class Host {
     this.#sources = [this.#socket];
   }
 
+  /** Serves until nobody is left, or a fault: then programs get ENOSYS and runners notice. */
   run(): void {
-    while (!this.#used || this.#connections.size > 0 || this.#supervisor.programs.length > 0) this.#turn();
-    this.#supervisor.close();
-    native().close(this.#socket.fd);
+    try {
+      while (!this.#used || this.#connections.size > 0 || this.#supervisor.programs.length > 0) this.#turn();
+    } catch (error) {
+      writeError(`neuron-dmem fake: the machine has failed: ${String((error as Error).stack ?? error)}\n`);
+    } finally {
+      this.#supervisor.close();
+      for (const { fd } of this.#sources) native().close(fd);
+    }
   }
 
   #turn(): void {

@@ -7,7 +7,7 @@ import type { Listener } from "./listener.ts";
 import { copyFileStat, copyNodeStat, StatForm } from "./node_stat.ts";
 import { AT_FDCWD, placeOf, type Place, readPath } from "./paths.ts";
 import type { CallHandler, Serving } from "./serving.ts";
-import type { Target } from "./targets.ts";
+import { actsAsRoot, type Target } from "./targets.ts";
 
 const O_CREAT = 0o100;
 const O_EXCL = 0o200;
@@ -116,8 +116,12 @@ function giveNode(
 
 function openSysfs(serving: Serving, call: Listener, path: string, flags: number): true {
   const writes = (flags & ACCESS_MODE) !== OpenFlag.RDONLY || (flags & O_TRUNC) !== 0;
-  // The fake's counters are not for writing; a real driver lets root destroy them.
-  if (writes && (flags & O_PATH) === 0) return void call.answer(-Errno.EACCES), true;
+  // The files are root's.
+  if (writes && (flags & O_PATH) === 0) {
+    if (actsAsRoot(call.tid)) serving.writes.open(call, path, (flags & OpenFlag.CLOEXEC) !== 0);
+    else call.answer(-Errno.EACCES);
+    return true;
+  }
   const fd = serving.sysfs.open(path, flags & ~(O_CREAT | O_EXCL));
   if (fd < 0) return void call.answer(fd), true;
   call.inject(fd, (flags & OpenFlag.CLOEXEC) !== 0);
@@ -153,7 +157,7 @@ const statDescriptor = (form: StatForm, addressArgument: number, flagsArgument: 
 const access = (modeArgument: number): AtPlace => (serving, call, place) => {
   const mode = call.int(modeArgument);
   if (place.kind === "sysfs") {
-    return onSysfs(serving, call, place.path, O_PATH, (fd) => (mode & W_OK) !== 0 ? -Errno.EACCES : accessEmpty(fd, mode));
+    return onSysfs(serving, call, place.path, O_PATH, (fd) => (mode & W_OK) !== 0 && !actsAsRoot(call.tid) ? -Errno.EACCES : accessEmpty(fd, mode));
   }
   const device = deviceBehind(serving, call, place);
   if (device === undefined) return false;

@@ -2,6 +2,7 @@ import type { FakeMachine } from "../machine.ts";
 import type { OpenFiles } from "./files.ts";
 import type { Listener } from "./listener.ts";
 import type { SysfsView } from "./sysfs_view.ts";
+import type { SysfsWrites } from "./sysfs_writes.ts";
 import type { Targets } from "./targets.ts";
 import type { Waits } from "./waits.ts";
 
@@ -17,6 +18,8 @@ export interface Serving {
   readonly waits: Waits;
   /** The driver's part of sysfs. */
   readonly sysfs: SysfsView;
+  /** What targets write there. */
+  readonly writes: SysfsWrites;
 }
 
 /** Answers one kind of call. Must end the listener's call in every case. */

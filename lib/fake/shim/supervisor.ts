@@ -9,6 +9,7 @@ import type { Listener } from "./listener.ts";
 import { pathCalls } from "./path_calls.ts";
 import type { CallHandler, Serving } from "./serving.ts";
 import { SysfsView } from "./sysfs_view.ts";
+import { SysfsWrites } from "./sysfs_writes.ts";
 import { Targets } from "./targets.ts";
 import { Waits } from "./waits.ts";
 
@@ -45,6 +46,7 @@ export class Supervisor {
     const files = new OpenFiles(machine);
     this.#serving = {
       machine, files, targets: new Targets(machine, files), waits: new Waits(machine.clock), sysfs: new SysfsView(machine.sysfs),
+      writes: new SysfsWrites(machine),
     };
     this.#options = options;
     for (const [name, handler] of Object.entries({ ...descriptorCalls, ...pathCalls })) {
@@ -71,12 +73,13 @@ export class Supervisor {
    */
   step(sources: readonly Source[], milliseconds: number): void {
     const poll = this.#poll;
-    const { targets, waits } = this.#serving;
+    const { targets, waits, writes } = this.#serving;
     const programs = this.#programs.length;
     poll.clear();
     for (const { fd } of this.#programs) poll.add(fd);
     for (const { fd } of sources) poll.add(fd);
     targets.watch(poll);
+    writes.watch(poll);
     const delay = waits.delay();
     const happened = poll.wait(delay < 0 ? milliseconds : milliseconds < 0 ? delay : Math.min(delay, milliseconds));
     if (happened > 0) this.#attendAll(programs, sources);
@@ -91,13 +94,21 @@ export class Supervisor {
     for (let place = programs + sources.length; place < poll.size; place++) ended ||= poll.events(place) !== 0;
     for (let place = programs - 1; place >= 0; place--) this.#attend(place, poll.events(place));
     sources.forEach((source, index) => poll.events(programs + index) !== 0 && source.ready());
-    if (ended) this.#serving.targets.settle(0);
+    if (!ended) return;
+    this.#drain();
+    this.#serving.targets.settle(0);
+  }
+
+  /** Carries out what was written to sysfs files. */
+  #drain(): void {
+    this.#serving.writes.drain((tid, error) => this.#end(tid, error));
   }
 
   /** Ends: closes what is left. Targets that still run get ENOSYS from now on. */
   close(): void {
     for (const listener of this.#programs) listener.close();
     this.#serving.sysfs.close();
+    this.#serving.writes.close();
   }
 
   #attend(place: number, events: number): void {
@@ -107,6 +118,7 @@ export class Supervisor {
 
   #serve(listener: Listener): void {
     if (listener.receive() < 0) return;
+    this.#drain();
     const handler = this.#handlers[listener.number];
     if (handler === undefined) return void listener.proceed();
     try {
@@ -116,13 +128,18 @@ export class Supervisor {
     }
   }
 
-  /** A request that a real driver would not survive, or a fault of the fake: the program is stopped where it is. */
+  /** Ends the caller with a report, and its call. */
   #abort(listener: Listener, error: unknown): void {
-    const text = error instanceof NeuronError ? `${error.message}${error.hint === undefined ? "" : `\n  ${error.hint}`}` : String((error as Error).stack ?? error);
-    this.#options.report(`${text}\n  Process ${listener.tid} is ended with SIGABRT.`);
-    const target = this.#serving.targets.make(listener.tid);
-    if (target !== undefined) pidfdSendSignal(target.pidfd, SIGABRT);
+    this.#end(listener.tid, error);
     listener.answer(-Errno.EIO);
+  }
+
+  /** A request that a real driver would not survive, or a fault of the fake: the program is stopped where it is. */
+  #end(tid: number, error: unknown): void {
+    const text = error instanceof NeuronError ? `${error.message}${error.hint === undefined ? "" : `\n  ${error.hint}`}` : String((error as Error).stack ?? error);
+    this.#options.report(`${text}\n  Process ${tid} is ended with SIGABRT.`);
+    const target = this.#serving.targets.make(tid);
+    if (target !== undefined) pidfdSendSignal(target.pidfd, SIGABRT);
   }
 
   #remove(place: number): void {

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pinned } from "../../../ffi/memory.ts";
@@ -43,6 +43,7 @@ export class SysfsView {
   open(path: string, flags: number): number {
     this.#ensure();
     this.refresh();
+    this.#freshen(path);
     const { array, keep } = cStrings([new TextEncoder().encode(path)]);
     writeU64(this.#how.view, 0, flags | OpenFlag.CLOEXEC);
     writeU64(this.#how.view, 8, 0);
@@ -60,6 +61,14 @@ export class SysfsView {
     this.#fd = -1;
     if (this.#root !== undefined) rmSync(this.#root, { recursive: true, force: true });
     this.#root = undefined;
+  }
+
+  /** The export follows the counters; a file that is asked for by its name is current in any case. */
+  #freshen(path: string): void {
+    const text = this.#sysfs.read(`/sys/${path}`);
+    if (typeof text !== "string") return;
+    const file = join(this.#root!, path);
+    if (readFileSync(file, "utf8") !== text) writeFileSync(file, text);
   }
 
   #ensure(): void {

@@ -200,6 +200,11 @@ function hasRawIo(tid: number): boolean {
   return effective !== undefined && (BigInt(`0x${effective}`) >> CAP_SYS_RAWIO & 1n) === 1n;
 }
 
+/** Whether a thread opens files with the rights of user 0. */
+export function actsAsRoot(tid: number): boolean {
+  return /^Uid:(?:\s+\d+){3}\s+0$/m.test(statusOf(tid));
+}
+
 function statusOf(tid: number): string {
   try {
     return readFileSync(`/proc/${tid}/status`, "latin1");

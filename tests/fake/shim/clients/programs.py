@@ -241,7 +241,22 @@ def sysfs():
     os.close(fd)
     assert read(total) == "0\n"
     assert sum(len(names) for _, _, names in os.walk(base)) > 400
-    assert errno_of(lambda: open(total, "w")) == errno.EACCES
+    if os.geteuid() != 0:
+        assert errno_of(lambda: open(total, "w")) == errno.EACCES
+        return
+    delay = base + "/info/notify_delay"
+    assert read(delay) == "-1\n"
+    with open(delay, "w") as file:
+        file.write("0\n")
+    assert read(delay) == read("/sys/class/neuron_device/neuron1/info/notify_delay") == "0\n"
+    assert errno_of(lambda: open(base + "/core_count", "w")) == errno.EINVAL
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        os.write(os.open(total, os.O_WRONLY), b"0")
+        os.stat("/dev/neuron0")
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == 6, "zeroing a counter is refused loudly"
 
 
 globals()[sys.argv[1]]()

@@ -1,0 +1,103 @@
+// Copies from and to streams and files.
+import assert from "node:assert/strict";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { openMemoryBench, pattern } from "./harness.ts";
+
+const MIB = 2 ** 20;
+
+function pieces(data: Uint8Array<ArrayBuffer>, sizes: readonly number[]): ReadableStream<Uint8Array> {
+  let at = 0;
+  let turn = 0;
+  return new ReadableStream({
+    pull(controller) {
+      if (at === data.length) return controller.close();
+      const length = Math.min(sizes[turn++ % sizes.length]!, data.length - at);
+      controller.enqueue(data.subarray(at, at += length));
+    },
+  });
+}
+
+test("a stream of pieces of any size arrives whole at an offset, on device and host memory", async () => {
+  for (const location of ["device", "host"] as const) {
+    using bench = openMemoryBench();
+    const memory = bench.memory.core(0).alloc({ size: 3 * MIB, usage: "TENSOR", location });
+    const data = pattern(2 * MIB + 77, 3);
+    assert.equal(await memory.copyFromStream(pieces(data, [1, 70_000, 0x6001, 3]), { offset: 99 }), data.length);
+    assert.deepEqual(new Uint8Array(memory.read(data.length, { offset: 99 })), data);
+  }
+});
+
+test("an async iterable is a stream too; `size` takes that many bytes, without it a longer stream is an error after what fits", async () => {
+  using bench = openMemoryBench();
+  const memory = bench.memory.core(0).alloc({ size: 1000, usage: "TENSOR" });
+  const data = pattern(1500);
+  async function* source() {
+    yield data.subarray(0, 900);
+    yield data.subarray(900);
+  }
+  assert.equal(await memory.copyFromStream(source(), { size: 950 }), 950);
+  assert.deepEqual(new Uint8Array(memory.read(950)), data.subarray(0, 950));
+  memory.fill(0);
+  await assert.rejects(memory.copyFromStream(source()), { name: "MemoryError", status: 2, message: /it is longer/ });
+  assert.deepEqual(new Uint8Array(memory.read()), data.subarray(0, 1000));
+});
+
+test("the bytes come out as a byte stream, also into a reader's own buffers", async () => {
+  using bench = openMemoryBench();
+  const memory = bench.memory.core(0).alloc({ size: 3 * MIB + 5, usage: "TENSOR" });
+  const data = pattern(3 * MIB + 5, 8);
+  memory.copyIn(data);
+  const parts: Uint8Array[] = [];
+  for await (const part of memory.stream() as unknown as AsyncIterable<Uint8Array>) parts.push(part);
+  assert.deepEqual(new Uint8Array(Buffer.concat(parts)), data);
+  const reader = memory.stream({ offset: 10, size: 100_000 }).getReader({ mode: "byob" });
+  const got: Uint8Array[] = [];
+  for (;;) {
+    const { value, done } = await reader.read(new Uint8Array(30_001));
+    if (done) break;
+    got.push(value!);
+  }
+  assert.deepEqual(new Uint8Array(Buffer.concat(got)), data.subarray(10, 100_010));
+});
+
+test("a file is read straight into the bounce buffer and written straight from it", () => {
+  const folder = mkdtempSync(join(tmpdir(), "neuron-streams-"));
+  const data = pattern(2 * MIB + 12_345, 2);
+  writeFileSync(join(folder, "in"), data);
+  for (const location of ["device", "host"] as const) {
+    using bench = openMemoryBench();
+    const memory = bench.memory.core(0).alloc({ size: 3 * MIB, usage: "WEIGHT", location });
+    const input = openSync(join(folder, "in"), "r");
+    const output = openSync(join(folder, `out-${location}`), "w");
+    assert.equal(memory.copyFromFile(input, { offset: 7, size: data.length }), data.length);
+    assert.deepEqual(new Uint8Array(memory.read(data.length, { offset: 7 })), data);
+    assert.equal(memory.copyFromFile(input, { position: 1000, size: 500 }), 500);
+    assert.deepEqual(new Uint8Array(memory.read(500)), data.subarray(1000, 1500));
+    assert.equal(memory.copyFromFile(input, { position: data.length - 100, offset: 0 }), 100, "a file that ends gives what it has");
+    assert.deepEqual(new Uint8Array(memory.read(100)), data.subarray(-100));
+    memory.copyFromFile(input, { position: 0, size: data.length });
+    assert.equal(memory.copyToFile(output, { size: data.length }), data.length);
+    closeSync(input);
+    closeSync(output);
+    assert.deepEqual(new Uint8Array(readFileSync(join(folder, `out-${location}`))), data);
+  }
+  rmSync(folder, { recursive: true });
+});
+
+test("a file that cannot be read or written is a typed error, and the buffer is free afterwards", () => {
+  using bench = openMemoryBench();
+  const memory = bench.memory.core(0).alloc({ size: 3 * MIB, usage: "WEIGHT" });
+  const folder = mkdtempSync(join(tmpdir(), "neuron-streams-"));
+  const write = openSync(join(folder, "w"), "w");
+  const read = openSync(join(folder, "w"), "r");
+  assert.throws(() => memory.copyFromFile(write), { name: "NeuronError", message: /Cannot read from file descriptor/ });
+  assert.throws(() => memory.copyToFile(read), { name: "NeuronError", message: /Cannot write to file descriptor/ });
+  memory.copyIn(pattern(100));
+  memory.free();
+  closeSync(write);
+  closeSync(read);
+  rmSync(folder, { recursive: true });
+});

@@ -70,9 +70,10 @@ export class Sysfs {
     return this.#find(path) === undefined ? -Errno.ENOENT : -Errno.ENOTDIR;
   }
 
-  /** All files of a device by path below its directory. */
-  device(index: number): SysfsTree {
-    return this.#all().get(`${DEVICES}/neuron${index}`) ?? new Map();
+  /** All files below the directory of a device, of the class or of the module, by path; empty for other directories. */
+  tree(directory: string): SysfsTree {
+    const [found, rest] = this.#split(directory);
+    return found === undefined || rest !== "" ? new Map() : this.#all().get(found) ?? new Map();
   }
 
   /**
@@ -91,7 +92,7 @@ export class Sysfs {
       for (const device of this.#source.devices) {
         if (device === undefined || changes.get(device.index) === device.counters.changes) continue;
         changes.set(device.index, device.counters.changes);
-        store(`${DEVICES}/neuron${device.index}`, this.device(device.index));
+        store(`${DEVICES}/neuron${device.index}`, this.tree(`${DEVICES}/neuron${device.index}`));
       }
     };
     for (const [directory, tree] of this.#all()) store(directory, tree);

@@ -210,25 +210,11 @@ export function inProcessSubject(options: InProcessOptions): Subject & { readonl
     first,
     readText: (path) => machine.readText(path),
     writeText: (path, text) => machine.writeText(path, text),
-    tree: (directory) => treeOf(machine, directory),
+    tree: (directory) => new Map([...machine.sysfs.tree(directory)].map(([path, file]) => [path, file.read()])),
     close() {
       first.release();
       machine.close();
       playground.close();
     },
   };
-}
-
-function treeOf(machine: FakeMachine, directory: string): ReadonlyMap<string, string> {
-  const files = new Map<string, string>();
-  const visit = (path: string) => {
-    const names = machine.list(path);
-    for (const name of typeof names === "number" ? [] : names) {
-      const text = machine.readText(`${path}/${name}`);
-      if (typeof text === "string") files.set(`${path}/${name}`.slice(directory.length + 1), text);
-      else visit(`${path}/${name}`);
-    }
-  };
-  visit(directory);
-  return files;
 }

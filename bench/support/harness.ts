@@ -26,6 +26,8 @@ export interface Row {
   /** The most the ratio may be (or the least for `atLeast`). */
   readonly target?: string;
   readonly met?: boolean;
+  /** Why a missed target is out of reach here; the design that would reach it is in the performance notes. */
+  readonly limit?: string;
 }
 
 /** Options of one row. */
@@ -49,39 +51,100 @@ export interface RowOptions {
   readonly operations?: number;
   /** Measure for at least this long, in milliseconds (default 300). */
   readonly milliseconds?: number;
+  /** Why the target is out of reach where it is missed. */
+  readonly limit?: string | undefined;
 }
+
+/** What a row is measured from; kept so that later rows can measure it again next to themselves. */
+interface Subject {
+  readonly action: () => unknown;
+  readonly operations: number;
+}
+
+/** Rounds of a row: it and its floor take turns, and the best of each counts, so that a busy machine hits neither alone. */
+const ROUNDS = 4;
+/** Above this a single call is long enough to be a sample of its own, and few are taken. */
+const LONG_CALL = 50e6;
 
 /** Collects the rows of one bench file. */
 export class Suite {
   readonly rows: Row[] = [];
   readonly #name: string;
+  readonly #subjects = new Map<string, Subject>();
 
   constructor(name: string) {
     this.#name = name;
   }
 
-  /** Measures `action` and keeps the row. Returned values are kept from being optimised away by mitata. */
+  /**
+   * Measures `action` and keeps the row. With a floor the two are measured in
+   * turns; the ratio is that of their best rounds. Returned values are kept from
+   * being optimised away by mitata.
+   */
   async row(name: string, action: () => unknown, options: RowOptions = {}): Promise<Row> {
     const operations = options.operations ?? 1;
-    const stats = await measure(action, { min_cpu_time: (options.milliseconds ?? 300) * 1e6 });
-    const garbage = await garbagePer(action, operations, stats.p50);
-    const p50 = stats.p50 / operations;
+    const subject: Subject = { action, operations };
+    const floor = options.floor === undefined ? undefined : this.#subjects.get(options.floor);
+    if (options.floor !== undefined && floor === undefined) throw new Error(`no floor named ${options.floor} in ${this.#name}`);
+    const nanoseconds = (options.milliseconds ?? 300) * 1e6 / ROUNDS;
+    const own: Times[] = [];
+    const below: Times[] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      if (floor !== undefined) below.push(await timed(floor, nanoseconds));
+      own.push(await timed(subject, nanoseconds));
+    }
+    const best = bestOf(own);
+    const garbage = await garbagePer(action, operations, best.p50 * operations);
+    return this.#keep(name, { ...best, garbage, floorP50: floor === undefined ? undefined : bestOf(below).p50 }, options, subject);
+  }
+
+  /** Keeps a row measured by other means (a whole process, or a load that takes seconds), from its samples in nanoseconds. */
+  add(name: string, samples: readonly number[], options: RowOptions & { readonly garbage?: number | null } = {}): Row {
+    const sorted = [...samples].sort((a, b) => a - b);
+    const times = timesOf(sorted, options.operations ?? 1);
     const floor = options.floor === undefined ? undefined : this.rows.find((row) => row.name === options.floor);
     if (options.floor !== undefined && floor === undefined) throw new Error(`no floor named ${options.floor} in ${this.#name}`);
+    // Whole processes: the fastest run of each is the one nobody disturbed.
+    return this.#keep(name, { ...times, p50: times.p50, garbage: options.garbage ?? null, floorP50: floor?.min, compared: times.min }, options);
+  }
+
+  #keep(name: string, measured: Times & { readonly garbage: number | null; readonly floorP50: number | undefined; readonly compared?: number }, options: RowOptions, subject?: Subject): Row {
+    const { p50, p99, min, garbage, floorP50, compared = p50 } = measured;
     const row: Row = {
-      bench: this.#name, name, label: options.label ?? "host", p50, p99: stats.p99 / operations, min: stats.min / operations, garbage,
-      ...(floor === undefined ? {} : { floor: floor.name, ratio: p50 / floor.p50 }),
+      bench: this.#name, name, label: options.label ?? "host", p50, p99, min, garbage,
+      ...(floorP50 === undefined || options.floor === undefined ? {} : { floor: options.floor, ratio: compared / floorP50 }),
       ...(options.bytes === undefined ? {} : { bytes: options.bytes }),
-      ...verdict(p50, garbage, floor?.p50, options),
+      ...verdict(compared, garbage, floorP50, options),
+      ...(options.limit === undefined ? {} : { limit: options.limit }),
     };
+    if (subject !== undefined) this.#subjects.set(name, subject);
     this.rows.push(row);
     return row;
   }
+}
 
-  /** Keeps a row measured by other means (inside C, or a whole process). */
-  add(row: Omit<Row, "bench">): void {
-    this.rows.push({ bench: this.#name, ...row });
-  }
+interface Times {
+  readonly p50: number;
+  readonly p99: number;
+  readonly min: number;
+}
+
+function timesOf(sorted: readonly number[], operations: number): Times {
+  const at = (part: number) => sorted[Math.floor(part * (sorted.length - 1))]! / operations;
+  return { p50: at(0.5), p99: at(0.99), min: at(0) };
+}
+
+function bestOf(rounds: readonly Times[]): Times {
+  return rounds.reduce((best, round) => (round.p50 < best.p50 ? { ...round, min: Math.min(best.min, round.min) } : { ...best, min: Math.min(best.min, round.min) }));
+}
+
+async function timed({ action, operations }: Subject, nanoseconds: number): Promise<Times> {
+  const begun = performance.now();
+  const first = action();
+  if (first instanceof Promise) await first;
+  const long = (performance.now() - begun) * 1e6 > LONG_CALL;
+  const stats = await measure(action, { min_cpu_time: nanoseconds, ...(long ? { min_samples: 2 } : {}) });
+  return { p50: stats.p50 / operations, p99: stats.p99 / operations, min: stats.min / operations };
 }
 
 function verdict(p50: number, garbage: number | null, floor: number | undefined, options: RowOptions): { target?: string; met?: boolean } {

@@ -166,11 +166,12 @@ function readVariables(
     });
   }
   const byId = Array.from<Variable | undefined>({ length: names.length });
+  const read = variableReader(context);
   const variables = new Map<string, Variable>();
   let beyond: Variable | undefined;
   let outputs = 0;
   for (const name of names) {
-    const variable = readNamed(name, table[name], context);
+    const variable = read(name, table[name]);
     const { varId } = variable;
     const other = varId < names.length ? byId[varId] : idBeyond(variables, beyond, varId);
     if (other !== undefined) throw sameId(other, variable, member);
@@ -209,17 +210,25 @@ function idsWithGaps(byId: readonly (Variable | undefined)[], highest: number, m
   );
 }
 
-function readNamed(name: string, entry: unknown, context: VariablesContext): Variable {
+/** Reads one entry after the other; what they share is made once. */
+function variableReader(context: VariablesContext): (name: string, entry: unknown) => Variable {
   const { definitionPath: member, limits, directory } = context;
-  const path = (): string => jsonPath("$.var", name);
-  if (name.length > limits.variableNameBytes) {
-    throw new NeffError(`a variable's name has ${name.length} characters, at most ${limits.variableNameBytes} are read`, {
-      kind: "limit",
-      where: { member, path: path() },
-    });
-  }
-  if (!isTable(entry)) throw shapeError(`a variable is an object, found ${found(entry)}`, { member, path: path() });
-  return readVariable({ name, directory, fields: { table: entry, member, path } });
+  let current = "";
+  const path = (): string => jsonPath("$.var", current);
+  const place = { name: "", directory, fields: { table: {} as Readonly<Record<string, unknown>>, member, path } };
+  return (name, entry) => {
+    current = name;
+    if (name.length > limits.variableNameBytes) {
+      throw new NeffError(`a variable's name has ${name.length} characters, at most ${limits.variableNameBytes} are read`, {
+        kind: "limit",
+        where: { member, path: path() },
+      });
+    }
+    if (!isTable(entry)) throw shapeError(`a variable is an object, found ${found(entry)}`, { member, path: path() });
+    place.name = name;
+    place.fields.table = entry;
+    return readVariable(place);
+  };
 }
 
 /** Lists and pointers must name ids that exist. */
@@ -231,7 +240,7 @@ function checkReferences(variables: readonly Variable[], member: string): void {
         path: `${jsonPath("$.var", variable.name)}.referenced_var_id`,
       });
     }
-    if (!("list" in variable)) continue;
+    if (variable.type !== "list" && variable.type !== "dge-table" && variable.type !== "ptr-table") continue;
     const wrong = variable.list.findIndex((id) => id >= variables.length);
     if (wrong >= 0) {
       throw shapeError(`no variable has id ${variable.list[wrong]}`, {
@@ -257,7 +266,8 @@ function engineOf(engine: Engine, fileName: string | undefined, context: Variabl
 
 /** Instructions and tables: all `.bin` files of the directory that are no constants. */
 function codeBytes(directory: string, variables: readonly Variable[], members: ReadonlyMap<string, Member>): number {
-  const constants = new Set(variables.flatMap((variable) => (variable.type === "file" ? [variable.member] : [])));
+  const constants = new Set<string>();
+  for (const variable of variables) if (variable.type === "file") constants.add(variable.member);
   const prefix = directory === "" ? "" : `${directory}/`;
   let sum = 0;
   for (const { name, size } of members.values()) {

@@ -103,11 +103,15 @@ function measureJson(bytes: Uint8Array): { depth: number; deepest: number; keys:
   let most = 0;
   let deepest = 0;
   let keys = 0;
-  for (let i = 0; i < bytes.length; i++) {
+  const { length } = bytes;
+  for (let i = 0; i < length; i++) {
     const byte = bytes[i] as number;
     if (byte === QUOTE) {
-      i++;
-      while (i < bytes.length && bytes[i] !== QUOTE) i += bytes[i] === BACKSLASH ? 2 : 1;
+      for (i++; i < length; i++) {
+        const inside = bytes[i] as number;
+        if (inside === QUOTE) break;
+        if (inside === BACKSLASH) i++;
+      }
     } else if (byte === 0x3a) {
       keys++;
     } else if (byte === 0x7b || byte === 0x5b) {

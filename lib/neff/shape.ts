@@ -65,9 +65,9 @@ export interface Fields {
   readonly path: () => string;
 }
 
-/** The value of `key` as an own property, or undefined. */
+/** The value of `key`, or undefined. Keys are the format's own, none of which any object inherits. */
 export function fieldOf(fields: Fields, key: string): unknown {
-  return Object.hasOwn(fields.table, key) ? fields.table[key] : undefined;
+  return fields.table[key];
 }
 
 /** A fault at `key`. */

@@ -21,6 +21,10 @@ export const VARIABLE_TYPES: readonly VariableType[] = [
 
 const BACKINGS: readonly BackingBuffer[] = ["local", "shared", "sharded", "main"];
 
+function isBacking(word: string): word is BackingBuffer {
+  return (BACKINGS as readonly string[]).includes(word);
+}
+
 /** `BASE{N}`: the name of a remote variable carries its reference. */
 const REMOTE_NAME = /^(.+)\{(\d{1,9})\}$/s;
 
@@ -41,40 +45,39 @@ export function readVariable(context: VariableContext): Variable {
   const { fields, name } = context;
   const type = textField(fields, "type");
   if (type === null) throw fieldError(fields, "type", "a required key is missing");
-  const base: VariableBase = {
-    name,
-    varId: wholeField(fields, "var_id", { most: U32 }),
-    dtype: textField(fields, "dtype"),
-    shape: wholeListField(fields, "shape", { fallback: [] }),
-  };
+  const varId = wholeField(fields, "var_id", { most: U32 });
+  const dtype = textField(fields, "dtype");
+  const shape = wholeListField(fields, "shape", SCALAR);
+  // Whole literals, not parts spread together: definitions have up to a million of these.
   switch (type) {
     case "state-buffer":
-      return { type, ...base };
+      return { type, name, varId, dtype, shape };
     case "input":
     case "output":
-      return { type, ...base, ...sized(fields) };
+      return { type, name, varId, dtype, shape, size: sizeOf(fields), alignment: alignmentOf(fields) };
     case "tmp-buf":
-      return { type, ...base, ...sized(fields), ...printMetadata(fields) };
+      return { type, name, varId, dtype, shape, size: sizeOf(fields), alignment: alignmentOf(fields), prefix: textField(fields, "prefix"), pipe: pipeOf(fields) };
     case "file":
-      return readFile(base, context);
+      return readFile({ name, varId, dtype, shape }, context);
     case "virtual":
-      return readVirtual(base, fields);
+      return readVirtual({ name, varId, dtype, shape }, fields);
     case "pointer":
-      return readPointer(base, fields);
+      return readPointer({ name, varId, dtype, shape }, fields);
     case "list":
     case "dge-table":
     case "ptr-table":
-      return { type, ...base, list: wholeListField(fields, "list", { most: U32 }) };
+      return { type, name, varId, dtype, shape, list: wholeListField(fields, "list", { most: U32 }) };
     case "remote":
-      return { type, ...base, ...remoteReference(name, fields) };
+      return { type, name, varId, dtype, shape, ...remoteReference(name, fields) };
     default:
       throw fieldError(fields, "type", `unknown variable type "${printable(type, 60)}", known are ${VARIABLE_TYPES.join(", ")}`);
   }
 }
 
-function sized(fields: Fields): { size: number; alignment: number } {
-  return { size: sizeOf(fields), alignment: alignmentOf(fields) };
-}
+/** A scalar's shape, shared by all that have none. */
+const SCALAR = { fallback: Object.freeze<number[]>([]) };
+const NO_PIPE = { most: U32, fallback: 0 };
+const NO_ALIGNMENT = { fallback: 0 };
 
 function sizeOf(fields: Fields): number {
   const size = wholeField(fields, "size");
@@ -83,25 +86,30 @@ function sizeOf(fields: Fields): number {
 }
 
 function alignmentOf(fields: Fields): number {
-  const alignment = wholeField(fields, "alignment", { fallback: 0 });
+  const alignment = wholeField(fields, "alignment", NO_ALIGNMENT);
   const isPower = alignment === 0 || (BigInt(alignment) & (BigInt(alignment) - 1n)) === 0n;
   if (!isPower) throw fieldError(fields, "alignment", `alignment provided not power of 2: ${alignment}`);
   return alignment;
 }
 
-function printMetadata(fields: Fields): { prefix: string | null; pipe: number } {
-  return { prefix: textField(fields, "prefix"), pipe: wholeField(fields, "pipe", { most: U32, fallback: 0 }) };
+function pipeOf(fields: Fields): number {
+  return wholeField(fields, "pipe", NO_PIPE);
 }
 
-function readFile(base: VariableBase, context: VariableContext): Variable {
+function readFile({ name, varId, dtype, shape }: VariableBase, context: VariableContext): Variable {
   const { fields, directory } = context;
   const fileName = textField(fields, "file_name");
   if (fileName === null || fileName === "") throw fieldError(fields, "file_name", "a constant without a file name");
   return {
     type: "file",
-    ...base,
-    ...sized(fields),
-    ...printMetadata(fields),
+    name,
+    varId,
+    dtype,
+    shape,
+    size: sizeOf(fields),
+    alignment: alignmentOf(fields),
+    prefix: textField(fields, "prefix"),
+    pipe: pipeOf(fields),
     fileName,
     member: inDirectory(directory, fileName),
     fabricPath: textField(fields, "fabric_path"),
@@ -113,32 +121,35 @@ export function inDirectory(directory: string, fileName: string): string {
   return directory === "" ? fileName : `${directory}/${fileName}`;
 }
 
-function readVirtual(base: VariableBase, fields: Fields): Variable {
+function readVirtual({ name, varId, dtype, shape }: VariableBase, fields: Fields): Variable {
   const size = sizeOf(fields);
   const backingOffset = wholeField(fields, "backing_variable_off");
   if (!Number.isSafeInteger(backingOffset + size)) {
     throw fieldError(fields, "backing_variable_off", `offset ${backingOffset} and size ${size} together exceed 2^53`);
   }
   const word = textField(fields, "backing_buf") ?? "local";
-  const backingBuffer = BACKINGS.find((backing) => backing === word);
-  if (backingBuffer === undefined) {
+  if (!isBacking(word)) {
     throw fieldError(fields, "backing_buf", `unknown backing buffer ${found(word)}, known are ${BACKINGS.join(", ")}`);
   }
   return {
     type: "virtual",
-    ...base,
+    name,
+    varId,
+    dtype,
+    shape,
     size,
     backingOffset,
-    backingBuffer,
-    ...printMetadata(fields),
+    backingBuffer: word,
+    prefix: textField(fields, "prefix"),
+    pipe: pipeOf(fields),
     fabricPath: textField(fields, "fabric_path"),
   };
 }
 
-function readPointer(base: VariableBase, fields: Fields): Variable {
+function readPointer({ name, varId, dtype, shape }: VariableBase, fields: Fields): Variable {
   const size = wholeField(fields, "size", { fallback: 8 });
   if (size !== 8) throw fieldError(fields, "size", `a pointer has 8 bytes, found ${size}`);
-  return { type: "pointer", ...base, size: 8, referencedVarId: wholeField(fields, "referenced_var_id", { most: U32 }) };
+  return { type: "pointer", name, varId, dtype, shape, size: 8, referencedVarId: wholeField(fields, "referenced_var_id", { most: U32 }) };
 }
 
 function remoteReference(name: string, fields: Fields): { base: string; subgraph: number } {

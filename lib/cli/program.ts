@@ -1,6 +1,6 @@
 import { Command, CommanderError, Option, type OutputConfiguration } from "commander";
 import { ExitCode, reportFailure } from "./failure.ts";
-import { deviceCount, deviceOptions, integer, jsonOption, machineOptions, mask, milliseconds, several, size, sizes, TARGET_NAMES } from "./options.ts";
+import { deviceCount, deviceOptions, integer, jsonOption, machineOptions, mask, milliseconds, PRODUCTS, several, size, sizes, TARGET_NAMES } from "./options.ts";
 import { processTerminal, type Terminal } from "./terminal.ts";
 
 /** A command's work: it prints through the terminal and returns the exit code (default 0). */
@@ -44,6 +44,7 @@ export function buildProgram(wrap: Wrap, output: OutputConfiguration = {}): Comm
     .addHelpText("after", "\nExit codes: 0 done, 1 the file or the device says no, 2 wrong usage.");
   addModelCommands(program, wrap);
   addFileCommands(program, wrap);
+  addFitCommand(program, wrap);
   addHostCommands(program, wrap);
   addMemoryCommands(program, wrap);
   addFakeCommands(program, wrap);
@@ -87,6 +88,28 @@ function addHostCommands(program: Command, wrap: Wrap): void {
     .addOption(new Option("--expect <N|list>", "devices that must be there: how many, or which").argParser(deviceCount))
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./mem.ts")).mem));
+}
+
+/** Whether models and tensors fit. */
+function addFitCommand(program: Command, wrap: Wrap): void {
+  program.command("fit [file...]")
+    .description("tell whether models and tensors fit on an instance, by how much, and what to change; needs no device (exit code 1 when they do not fit as things stand)")
+    .addOption(new Option("--instance <type>", "instance type, for example trn2.48xlarge (default: a live device, else the smallest type the models are built for)").conflicts(["fake", "device", "allInstances"]))
+    .addOption(new Option("--all-instances", "answer for every instance type the models are built for").conflicts(["fake", "device"]))
+    .addOption(new Option("--fake <product>", "answer for a fake device").choices(PRODUCTS).conflicts("device"))
+    .addOption(new Option("--device <N>", "answer for the real device /dev/neuronN and what is in use on it").argParser(integer))
+    .addOption(new Option("--lnc <size>", "physical cores per logical core (default: what the models need)").choices(["1", "2"]))
+    .addOption(new Option("--copies <N>", "logical cores that hold everything: 0 … N − 1").argParser(integer).conflicts("cores"))
+    .addOption(new Option("--cores <list>", "logical cores that hold everything, for example 0-3 or 0,2"))
+    .addOption(new Option("--extra <[name=]size>", "memory besides the models, per logical core: 13GiB, kv=64x32MiB; may be repeated").argParser(several))
+    .addOption(new Option("--need <size>", "memory needed over all logical cores, without a file").argParser(size))
+    .addOption(new Option("--tp <N>", "logical cores --need is spread over (tensor parallel)").argParser(integer))
+    .addOption(new Option("--used <[hbm=]size>", "what others hold, on every HBM or on one (2=1GiB); may be repeated").argParser(several))
+    .addOption(new Option("--scratchpad-page <MiB|contiguous>", "page size of the scratchpad (default: 512)"))
+    .option("--profile", "count profile buffers too")
+    .option("--no-fixed", "leave out what no file tells: runtime and microcode")
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./fit.ts")).fit));
 }
 
 /** Commands about allocating and copying device memory. */

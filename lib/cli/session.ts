@@ -1,4 +1,5 @@
 import { existsSync, statSync } from "node:fs";
+import { basename } from "node:path";
 import { type Product, productOfTarget } from "../abi/architecture.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import { formatVersion } from "../driver/version.ts";
@@ -61,7 +62,7 @@ export async function openSession(file: string, options: SessionOptions): Promis
     const logicalCore = coreOf(neuron, options.core);
     const before = snapshot(neuron, logicalCore);
     const tensors: Tensor[] = [];
-    const model = await logicalCore.load(neff, { io: options.io === "plan" ? "plan" : "bind", ...(large ? { source: file } : {}) });
+    const model = await logicalCore.load(neff, { name: basename(file), io: options.io === "plan" ? "plan" : "bind", ...(large ? { source: file } : {}) });
     if (options.io === "tensors") bindTensors(model, logicalCore, tensors);
     const after = snapshot(neuron, logicalCore);
     const release = async (): Promise<number> => {

@@ -1,0 +1,106 @@
+import { existsSync } from "node:fs";
+import { basename } from "node:path";
+import { ArgumentError, NeuronError } from "../../ffi/error.ts";
+import { type Neff, readNeff } from "../neff/mod.ts";
+import { fit as fitModels, fitAll, type FitAnswer, type FitOptions } from "../plan/fit.ts";
+import { parseExtra, parseSize } from "../plan/sizes.ts";
+import { type FitAllReport, fitAllText, type FitReport, fitText } from "../report/fit_report.ts";
+import { liveMachine } from "../runtime/live_machine.ts";
+import { parseCoreList } from "../runtime/visible_cores.ts";
+import { openKernel } from "./devices.ts";
+import { ExitCode, UsageError } from "./failure.ts";
+import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
+
+/**
+ * `fit FILE…`: do models and tensors fit? Exit code 0 when they do as things stand, 1 when
+ * they do not, or only after a change.
+ *
+ * @throws {NeffError} for a file that cannot be read
+ * @throws {UsageError} for a question that makes no sense
+ */
+export async function fit(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
+  const question = usage(() => questionOf(options));
+  if (args.length === 0 && question.need === undefined && question.extra === undefined) {
+    throw new UsageError("Cannot answer without anything to place: no file, no --need, no --extra", { hint: "For example: fit model.neff, or fit --need 140GiB --tp 12 --all-instances." });
+  }
+  const neffs: Neff[] = [];
+  for (const file of args) neffs.push(named(await readNeff(file, { retain: "definitions" }), file));
+  if (options["allInstances"] === true) return answerAll(terminal, { files: args, neffs, question, json: options["json"] === true });
+  const answer = usage(() => answerOne(neffs, question, options));
+  const report: FitReport = { files: args, ...answer };
+  if (options["json"] === true) printJson(terminal, report);
+  else terminal.print(fitText(answer, { emphasis: emphasisOf(terminal), columns: terminal.columns }));
+  return codeOf(answer);
+}
+
+/** The model under the name of its file, which says more than the one its compiler wrote into it. */
+function named(neff: Neff, file: string): Neff {
+  return { ...neff, header: { ...neff.header, name: basename(file) } };
+}
+
+function answerAll(terminal: Terminal, about: { files: readonly string[]; neffs: readonly Neff[]; question: FitOptions; json: boolean }): number {
+  const answers = usage(() => fitAll(about.neffs, about.question));
+  const report: FitAllReport = { files: about.files, smallest: answers.find(({ verdict }) => verdict === "fits")?.instance ?? null, answers };
+  if (about.json) printJson(terminal, report);
+  else terminal.print(fitAllText(report, emphasisOf(terminal)));
+  return report.smallest === null ? ExitCode.REFUSED : ExitCode.OK;
+}
+
+function answerOne(neffs: readonly Neff[], question: FitOptions, options: Readonly<Record<string, unknown>>): FitAnswer {
+  const device = options["device"] as number | undefined;
+  const isLive = options["fake"] !== undefined || device !== undefined || (options["instance"] === undefined && existsSync("/dev/neuron0"));
+  if (!isLive) return fitModels(neffs, { ...question, instance: options["instance"] as string | undefined });
+  using kernel = openKernel(options);
+  const live = liveMachine(kernel.kernel, { device, ownPid: kernel.pid });
+  return fitModels(neffs, { ...question, instance: live.machine, used: question.used ?? live.used });
+}
+
+function questionOf(options: Readonly<Record<string, unknown>>): FitOptions {
+  const text = (name: string) => options[name] as string | undefined;
+  const cores = text("cores");
+  return {
+    lnc: options["lnc"] === undefined ? undefined : Number(options["lnc"]) as 1 | 2,
+    copies: options["copies"] as number | undefined,
+    cores: cores === undefined ? undefined : parseCoreList(cores, { variable: "--cores" }),
+    extra: (options["extra"] as readonly string[] | undefined)?.map(parseExtra),
+    need: options["need"] as number | undefined,
+    tensorParallel: options["tp"] as number | undefined,
+    used: usedOf(options["used"] as readonly string[] | undefined),
+    scratchpad: scratchpadOf(text("scratchpadPage")),
+    profile: options["profile"] === true,
+    fixed: options["fixed"] !== false,
+  };
+}
+
+/** `SIZE` on every HBM, or `HBM=SIZE`; what is given for one HBM wins. */
+function usedOf(texts: readonly string[] | undefined): FitOptions["used"] {
+  if (texts === undefined) return undefined;
+  const single = new Map<number, number>();
+  let everywhere = 0;
+  for (const text of texts) {
+    const match = /^(\d+)=(.+)$/.exec(text);
+    if (match === null) everywhere = parseSize(text);
+    else single.set(Number(match[1]), parseSize(match[2]!));
+  }
+  return (hbm) => single.get(hbm) ?? everywhere;
+}
+
+function scratchpadOf(text: string | undefined): FitOptions["scratchpad"] {
+  if (text === undefined || text === "contiguous") return text as "contiguous" | undefined;
+  if (/^\d+$/.test(text)) return Number(text) * 2 ** 20;
+  throw new ArgumentError(`Cannot use "${text}" as a scratchpad page`, { hint: "Write MiB, such as 512 or 2048, or contiguous." });
+}
+
+/** A question that cannot be asked is a wrong usage; anything else keeps its meaning. */
+function usage<T>(action: () => T): T {
+  try {
+    return action();
+  } catch (error) {
+    const isQuestion = error instanceof ArgumentError || (error instanceof NeuronError && error.message.includes("--cores"));
+    throw isQuestion ? new UsageError(error.message, { hint: error.hint, details: error.details }) : error;
+  }
+}
+
+function codeOf({ verdict, shortage }: FitAnswer): number {
+  return verdict === "fits" || (verdict === "fits-only-by" && shortage === null) ? ExitCode.OK : ExitCode.REFUSED;
+}

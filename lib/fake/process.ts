@@ -119,6 +119,14 @@ export class FakeProcess implements Kernel, Caller {
     return file === undefined ? -Errno.EBADF : this.#install(file);
   }
 
+  /** Gives up a descriptor from `adopt` that no program had: nothing is flushed, and no call is observed. */
+  abandon(fd: number): void {
+    const file = this.#files[fd - FIRST_FD];
+    if (file === undefined) return;
+    this.#files[fd - FIRST_FD] = undefined;
+    if (--file.references === 0) this.#machine.release(file);
+  }
+
   /** The open file of a descriptor, or undefined. */
   file(fd: number): OpenFile | undefined {
     return this.#files[fd - FIRST_FD];
@@ -150,7 +158,7 @@ export class FakeProcess implements Kernel, Caller {
   #mmap(fd: number, length: number, protection: number, flags: number, offset: number): Mapping | number {
     const file = this.#files[fd - FIRST_FD];
     if (file === undefined) return -Errno.EBADF;
-    const plan = this.planMapping(fd, length, protection, flags, offset);
+    const plan = this.#plan(fd, length, protection, flags, offset);
     if (typeof plan === "number") return plan;
     const mapping = file.device.backing.map(plan.pa, length, plan.protection, flags, (address) => this.unmapped(address, length));
     if (typeof mapping !== "number") this.mapped(fd, plan, mapping.address, length);
@@ -159,6 +167,15 @@ export class FakeProcess implements Kernel, Caller {
 
   /** What the driver says to a mapping, for a process whose memory is mapped by somebody else. Returns −errno when refused. */
   planMapping(fd: number, length: number, protection: number, flags: number, offset: number): MapPlan | number {
+    let plan: MapPlan | number = -Errno.ENOMEM;
+    const result = this.#observe("mmap", "mmap", { fd, length, protection, flags, offset }, () => {
+      plan = this.#plan(fd, length, protection, flags, offset);
+      return typeof plan === "number" ? plan : 0;
+    }) as number;
+    return result < 0 ? result : plan;
+  }
+
+  #plan(fd: number, length: number, protection: number, flags: number, offset: number): MapPlan | number {
     const file = this.#files[fd - FIRST_FD];
     if (file === undefined) return -Errno.EBADF;
     if (file.buffer) return -Errno.ENOTSUPP;

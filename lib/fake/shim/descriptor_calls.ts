@@ -1,12 +1,9 @@
-import { pidfdSendSignal } from "../../../ffi/process.ts";
 import type { SyscallName } from "../../../ffi/syscalls.ts";
 import type { Listener } from "./listener.ts";
 import { mapNode } from "./map_node.ts";
 import { copyNodeStat, StatForm } from "./node_stat.ts";
 import type { CallHandler, Serving } from "./serving.ts";
 import type { Target, TargetDescriptor } from "./targets.ts";
-
-const SIGKILL = 9;
 
 /** The caller and its descriptor of the node; one object, reused. */
 const subject = { target: undefined as unknown as Target, descriptor: undefined as unknown as TargetDescriptor };
@@ -42,8 +39,6 @@ const ioctl: CallHandler = (serving, call) => {
   target.memory.begin(call.tid, call);
   target.calling = call;
   const result = target.process.ioctlOrWait(descriptor.fake, call.argument(1) % 2 ** 32, call.argument(2));
-  // A fault that was ordered may have ended the process on the fake.
-  if (!target.process.alive) pidfdSendSignal(target.pidfd, SIGKILL);
   if (typeof result === "number") call.answer(result);
   else serving.waits.defer(call, target, result, (late) => void call.answer(late));
 };

@@ -78,7 +78,7 @@ export class OpenFiles {
     this.#setLock(mode === OpenFlag.RDONLY ? LockType.READ : LockType.WRITE, record.id);
     const locked = fcntl(source, FcntlCommand.OFD_SETLK, this.#lock.address);
     if (locked < 0) {
-      this.#keeper.close(record.kept);
+      this.#keeper.abandon(record.kept);
       native().close(source);
       return locked;
     }
@@ -108,7 +108,7 @@ export class OpenFiles {
       if (this.#exists(record)) continue;
       this.#departing.delete(record);
       this.#records.delete(record.id);
-      this.#keeper.close(record.kept);
+      this.#keeper.abandon(record.kept);
     }
   }
 

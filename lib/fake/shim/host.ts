@@ -1,4 +1,4 @@
-import { readdirSync, readlinkSync } from "node:fs";
+import { closeSync, openSync, readdirSync, readlinkSync, writeSync } from "node:fs";
 import { Errno } from "../../../ffi/errno.ts";
 import { pinned } from "../../../ffi/memory.ts";
 import { native } from "../../../ffi/native.ts";
@@ -6,6 +6,7 @@ import { pidfdGetfd, pidfdOpen } from "../../../ffi/process.ts";
 import { acceptConnection, peerOf, receiveText, sendText } from "../../../ffi/socket.ts";
 import { errnoName } from "../../../ffi/errno.ts";
 import { createFake, type FakeMachine, type FakeOptions } from "../machine.ts";
+import { recordRequests } from "../recorder.ts";
 import { Listener } from "./listener.ts";
 import { splitLines } from "./protocol.ts";
 import { targetClock } from "./waits.ts";
@@ -38,15 +39,26 @@ interface Program {
   ended: boolean;
 }
 
+/** Settings of a machine and of its host: plain data. */
+export interface HostOptions extends FakeOptions {
+  /** File to write a log of all requests to, for replaying. */
+  readonly record?: string;
+}
+
 /**
  * Hosts a fake machine: takes programs over a listening socket and serves them
  * until the last runner and the last process are gone. Blocks its thread.
  *
  * @param socket a listening local socket; closed at the end
  */
-export function hostMachine(options: FakeOptions, socket: number): void {
+export function hostMachine({ record, ...options }: HostOptions, socket: number): void {
   using machine = createFake({ ...options, clock: targetClock() });
+  const log = record === undefined ? undefined : openSync(record, "w");
+  if (log !== undefined) recordRequests(machine, options, (line) => void writeSync(log, `${line}\n`));
   new Host(machine, socket).run();
+  // What still runs ends in the log too.
+  machine.close();
+  if (log !== undefined) closeSync(log);
 }
 
 class Host {

@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
+import { resolve as resolvePath } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import { Errno } from "../../../ffi/errno.ts";
@@ -9,6 +10,7 @@ import { connectAbstract, listenAbstract, peerOf, receiveText, sendText } from "
 import { checkResult } from "../../../ffi/system_error.ts";
 import { type FakeOptions, resolveOptions } from "../options.ts";
 import { ShimError, requireShim } from "./capability.ts";
+import type { HostOptions } from "./host.ts";
 import { machineSocket, privateSocket } from "./protocol.ts";
 
 /** How often a runner looks for news of its host, in milliseconds. */
@@ -33,6 +35,8 @@ export interface RunUnderFakeOptions extends FakeOptions {
    * exists while one of them runs; the settings of the first count.
    */
   readonly machine?: string;
+  /** File to write a log of all requests to, for `replayRequests`; written by the host of the machine. */
+  readonly record?: string;
   /** Directory to start in; default the present one. */
   readonly cwd?: string;
   /** Environment; default this process's. */
@@ -67,8 +71,9 @@ export interface RunResult {
 export async function runUnderFake(command: readonly string[], options: RunUnderFakeOptions): Promise<RunResult> {
   if (command.length === 0) throw new ArgumentError("Cannot run a program under a fake: the command is empty");
   requireShim();
-  const { machine, cwd, env, stdio, started, clock: _clock, ...fake } = options;
-  resolveOptions(fake);
+  const { machine, cwd, env, stdio, started, clock: _clock, record, ...machineOptions } = options;
+  resolveOptions(machineOptions);
+  const fake: HostOptions = record === undefined ? machineOptions : { ...machineOptions, record: resolvePath(record) };
   const host = machine === undefined ? startThread(fake) : await joinMachine(machine, fake);
   const id = crypto.randomUUID();
   try {
@@ -89,7 +94,7 @@ interface Host {
 }
 
 /** Hosts a machine on a thread of this process. The thread ends with the connections to it. */
-function startThread(options: FakeOptions): Host {
+function startThread(options: HostOptions): Host {
   const socket = privateSocket(process.pid);
   const listening = checkResult(listenAbstract(socket), "listen", { subject: socket });
   const connection = checkResult(connectAbstract(socket), "connect", { subject: socket });
@@ -103,7 +108,7 @@ function startThread(options: FakeOptions): Host {
 }
 
 /** Connects to a named machine, starting it when there is none. */
-async function joinMachine(name: string, options: FakeOptions): Promise<Host> {
+async function joinMachine(name: string, options: HostOptions): Promise<Host> {
   const uid = process.getuid?.() ?? 0;
   const socket = machineSocket(name, uid);
   let connection = connectAbstract(socket);

@@ -2,6 +2,7 @@ import { Errno } from "../../../ffi/errno.ts";
 import { NeuronError } from "../../../ffi/error.ts";
 import { pidfdSendSignal, PollEvent, PollSet } from "../../../ffi/process.ts";
 import { syscalls } from "../../../ffi/syscalls.ts";
+import { ProcessDied } from "../faults.ts";
 import type { FakeMachine } from "../machine.ts";
 import { descriptorCalls } from "./descriptor_calls.ts";
 import { OpenFiles } from "./files.ts";
@@ -14,6 +15,7 @@ import { Targets } from "./targets.ts";
 import { Waits } from "./waits.ts";
 
 const SIGABRT = 6;
+const SIGKILL = 9;
 
 /** A source of events besides the programs: its descriptor, and what to do when it is readable. */
 export interface Source {
@@ -45,7 +47,7 @@ export class Supervisor {
   constructor(machine: FakeMachine, options: SupervisorOptions) {
     const files = new OpenFiles(machine);
     this.#serving = {
-      machine, files, targets: new Targets(machine, files), waits: new Waits(machine.clock), sysfs: new SysfsView(machine.sysfs),
+      machine, files, targets: new Targets(machine, files), waits: new Waits(machine), sysfs: new SysfsView(machine.sysfs),
       writes: new SysfsWrites(machine),
     };
     this.#options = options;
@@ -134,11 +136,12 @@ export class Supervisor {
     listener.answer(-Errno.EIO);
   }
 
-  /** A request that a real driver would not survive, or a fault of the fake: the program is stopped where it is. */
+  /** A request that a real driver would not survive, a fault of the fake, or a death that was planned: the program is stopped where it is. */
   #end(tid: number, error: unknown): void {
+    const target = this.#serving.targets.make(tid);
+    if (error instanceof ProcessDied) return void (target !== undefined && pidfdSendSignal(target.pidfd, SIGKILL));
     const text = error instanceof NeuronError ? `${error.message}${error.hint === undefined ? "" : `\n  ${error.hint}`}` : String((error as Error).stack ?? error);
     this.#options.report(`${text}\n  Process ${tid} is ended with SIGABRT.`);
-    const target = this.#serving.targets.make(tid);
     if (target !== undefined) pidfdSendSignal(target.pidfd, SIGABRT);
   }
 

@@ -122,7 +122,7 @@ export class Targets {
     if (known !== undefined) return known;
     const record = this.#files.identify(tid, fd);
     if (record === undefined) return undefined;
-    this.attach(target, fd, this.#files.adopt(target.process, record), record);
+    this.attach(target, fd, this.#obtain(target, record), record);
     return target.descriptors.get(fd);
   }
 
@@ -135,14 +135,40 @@ export class Targets {
     const pidfd = pidfdOpen(pid);
     if (pidfd < 0) return undefined;
     const memory = new TargetMemory();
-    const process = this.#machine.process({ pid, memory, root: hasRawIo(pid) });
+    const found = this.#files.scan(pid);
+    const process = this.#born(pid, memory, found);
+    process.root = hasRawIo(pid);
     const target: Target = { pid, pidfd, memory, process, calling: undefined, descriptors: new Map(), pending: new Set() };
     process.exporter = () => giveBuffer(target);
     this.#byPid.set(pid, target);
     this.#byTid.set(pid, target);
     this.#watch([...this.#watched, target]);
-    for (const [fd, record] of this.#files.scan(pid)) this.attach(target, fd, this.#files.adopt(process, record), record);
+    const parent = this.#parentOf(pid, found);
+    for (const [fd, record] of found) this.attach(target, fd, parent?.descriptors.get(fd)?.fake ?? this.#obtain(target, record), record);
     return target;
+  }
+
+  /** A process as the fake knows it: a fork of its parent when it has only what that gave it. */
+  #born(pid: number, memory: TargetMemory, found: ReadonlyMap<number, OpenRecord>): FakeProcess {
+    const parent = this.#parentOf(pid, found);
+    if (parent === undefined) return this.#machine.process({ pid, memory });
+    const child = parent.process.fork({ pid, memory });
+    for (const [fd, { fake }] of parent.descriptors) if (!found.has(fd)) child.close(fake);
+    return child;
+  }
+
+  /** The target that a process was forked from, if all it holds is what the parent still holds under the same numbers. */
+  #parentOf(pid: number, found: ReadonlyMap<number, OpenRecord>): Target | undefined {
+    if (found.size === 0) return undefined;
+    const parent = this.#byPid.get(Number(/^PPid:\s*(\d+)/m.exec(statusOf(pid))?.[1]));
+    const same = parent !== undefined && [...found].every(([fd, record]) => parent.descriptors.get(fd)?.record === record);
+    return same ? parent : undefined;
+  }
+
+  /** A descriptor of the fake for an open file that a target was found to hold: a duplicate of one it has, else one it was given. */
+  #obtain(target: Target, record: OpenRecord): number {
+    for (const descriptor of target.descriptors.values()) if (descriptor.record === record) return target.process.dup(descriptor.fake);
+    return this.#files.adopt(target.process, record);
   }
 
   #watch(targets: Target[]): void {
@@ -171,7 +197,7 @@ export class Targets {
       if (found.get(fd) !== record) this.detach(target, fd);
     }
     for (const [fd, record] of found) {
-      if (!target.descriptors.has(fd)) this.attach(target, fd, this.#files.adopt(target.process, record), record);
+      if (!target.descriptors.has(fd)) this.attach(target, fd, this.#obtain(target, record), record);
     }
     // A thread that calls again, or that is gone, has its earlier call behind it.
     for (const waiting of target.pending) {

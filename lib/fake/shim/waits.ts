@@ -1,4 +1,5 @@
-import type { Clock, Wait } from "../clock.ts";
+import { BLOCKED, type Clock, type Wait } from "../clock.ts";
+import type { FakeMachine } from "../machine.ts";
 import type { Listener } from "./listener.ts";
 import type { Target } from "./targets.ts";
 
@@ -28,11 +29,13 @@ export function targetClock(): Clock {
 
 /** Calls that wait for something another process does, or for time to pass. */
 export class Waits {
+  readonly #machine: FakeMachine;
   readonly #clock: Clock;
   #deferred: Deferred[] = [];
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
+  constructor(machine: FakeMachine) {
+    this.#machine = machine;
+    this.#clock = machine.clock;
   }
 
   /** Answers the listener's present call when the wait is over. @param finish ends the call, which is the present one again */
@@ -44,7 +47,7 @@ export class Waits {
   delay(): number {
     if (this.#deferred.length === 0) return -1;
     const first = Math.min(...this.#deferred.map(({ wait }) => wait.deadline));
-    return Math.max(0, Math.ceil(first - this.#clock.now()));
+    return Math.max(0, first - this.#clock.now());
   }
 
   /** Answers the calls whose wait is over. @param failed told of an error that a request ended with */
@@ -64,6 +67,8 @@ export class Waits {
     try {
       const result = wait.poll() ?? (this.#clock.now() >= wait.deadline ? wait.expired() : undefined);
       if (result === undefined) this.#deferred.push(deferred);
+      // After a delay the request itself may have to wait.
+      else if (result === BLOCKED) this.#deferred.push({ ...deferred, wait: this.#machine.takeWait() });
       else finish(result);
     } catch (error) {
       failed(listener, error);

@@ -19,8 +19,10 @@ export interface Misfit {
   readonly freeBytes: number;
   /** Length of the longest free range there. */
   readonly largestGap: number;
-  /** Whether enough bytes were free, only not in one piece. */
+  /** Whether enough bytes were free, only not in one piece, although an empty HBM would have taken it. */
   readonly fragmented: boolean;
+  /** Whether it is larger than anything an empty HBM takes. */
+  readonly tooLarge: boolean;
 }
 
 /** What a replay shows of one HBM. */
@@ -108,8 +110,9 @@ export function replay(log: readonly LogEvent[], options: ReplayOptions): Replay
     const state = stateOf(event.hbm);
     const offset = event.contiguous ? state.placer.placeScratchpad(event.size) : state.placer.place(event.size, event.alignment);
     if (offset < 0) {
-      const { freeBytes, largestGap } = state.placer;
-      misfits.push({ event, freeBytes, largestGap, fragmented: freeBytes >= event.size });
+      const { freeBytes, largestGap, largest } = state.placer;
+      const tooLarge = event.size > largest;
+      misfits.push({ event, freeBytes, largestGap, fragmented: !tooLarge && freeBytes >= event.size, tooLarge });
     } else if (event.action === "fail") state.placer.free(offset);
     else {
       live.set(event.id, { event, offset });

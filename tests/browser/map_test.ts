@@ -243,11 +243,17 @@ test("light, dark and print have their own colours, and print leaves the control
     assert.equal(await paperOf(page), "rgb(20, 23, 27)");
     assert.equal(await drawn(page), "40,108,165,255");
     await page.emulateMedia({ media: "print", colorScheme: "dark" });
-    assert.equal(await paperOf(page), "rgb(252, 252, 249)");
+    assert.equal(await paperOf(page), "rgb(255, 255, 255)");
     assert.equal(await page.locator(".tools").isVisible(), false);
     assert.equal(await page.locator("#search").isVisible(), false);
     assert.equal(await page.locator("#owners").isVisible(), true);
   });
+});
+
+test("on a narrow screen nothing is wider than the screen", { skip }, async () => {
+  await withPage(pictureHtml(small()), async (page) => {
+    assert.equal(await page.evaluate("document.documentElement.scrollWidth"), 420);
+  }, { width: 420 });
 });
 
 test("ten thousand variables: all found, thin ones culled, every one can be reached", { skip }, async (context) => {

@@ -167,6 +167,12 @@ test("every query of the dashboard is PromQL over metrics and labels that exist"
   assert.deepEqual(wanted.filter((name) => !used.has(name)), [], "metrics nobody looks at");
 });
 
+test("queries in the documentation are PromQL over metrics that exist", () => {
+  const queries = [...read("docs/metrics.md").matchAll(/```promql\n(.*?)\n```/gs)].map((match) => match[1]!);
+  assert.ok(queries.length > 0);
+  for (const query of queries) for (const { metric } of metricsIn(query)) assert.ok(labelsOf.has(metric), metric);
+});
+
 test("the checker of queries notices what is wrong", () => {
   assert.throws(() => metricsIn("sum(neuron_dmem_devices"));
   assert.deepEqual(metricsIn(`sum by (nope) (gone{a="b"})`), [{ metric: "gone", labels: ["a", "nope"] }]);

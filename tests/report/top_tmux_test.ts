@@ -17,6 +17,7 @@ async function inTmux(run: string, action: (tmux: (...args: string[]) => string)
   };
   tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "env LANG=C.UTF-8 PS1=ready: sh");
   try {
+    await until(tmux, "the prompt", (pane) => pane.startsWith("ready:"));
     tmux("send-keys", "-l", run);
     tmux("send-keys", "Enter");
     await action(tmux);

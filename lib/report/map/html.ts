@@ -69,7 +69,7 @@ const FIND = `<div class="find" role="search"><input id="search" type="search" p
 const KEYS = [
   ["← →", "along"], ["↑ ↓", "into and out of variables"], ["Enter", "zoom to it"], ["+ −", "zoom"], ["⇧ ← →", "move"], ["0", "all"], ["S", "scale"],
   ["/", "find"], ["N", "next found"], ["Esc", "let go"],
-].map(([key, what]) => `<span><kbd>${key}</kbd> ${what}</span>`).join("");
+].map(([key, what]) => `<span><kbd>${key}</kbd> ${what}</span>`).join(" ");
 
 const MAP = `<section aria-labelledby="h-map"><div class="bar"><h2 id="h-map">Address map<small id="which"></small></h2><div class="tools">
 <span class="join"><button id="fitted" type="button" aria-pressed="true" title="Widths by the square root of sizes, free gaps folded">Fitted</button><button id="true" type="button" aria-pressed="false" title="Widths in proportion to sizes">True scale</button></span>

@@ -13,7 +13,7 @@ export function pageStyle(): string {
   return `:root{color-scheme:light dark;${LIGHT};--sans:ui-sans-serif,system-ui,"Segoe UI",Inter,Roboto,sans-serif;--mono:ui-monospace,"SF Mono","Cascadia Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace}
 @media (prefers-color-scheme:dark){:root{${DARK}}}
 ${BASE}${PARTS}
-@media print{:root{color-scheme:light;${LIGHT}}${PRINT}}
+@media print{:root{color-scheme:light;${LIGHT};--paper:#ffffff}${PRINT}}
 `;
 }
 
@@ -88,15 +88,15 @@ ${categories.map(({ key }) => `.c-${key}{fill:var(--${key});background:var(--${k
 .what{display:flex;gap:9px;align-items:center;overflow-wrap:anywhere}
 .what strong{font-weight:600}
 .what .kind{color:var(--muted);white-space:nowrap}
-#selection dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(330px,1fr));gap:3px 24px;margin:8px 0 0}
-#selection dt{color:var(--muted);font-size:12px;float:left;clear:left;width:86px}
+#selection dt{color:var(--muted);font-size:12px;line-height:21px;float:left;clear:left;width:86px}
 #selection dd{margin:0 0 0 86px;overflow-wrap:anywhere}
-#selection dl{display:block;columns:3 330px;column-gap:28px}
+#selection dl{columns:3 330px;column-gap:28px;margin:8px 0 0}
 #selection dd{break-inside:avoid}
 #tip{position:fixed;z-index:10;max-width:440px;background:var(--raised);color:var(--ink);border:1px solid var(--rule);border-radius:8px;box-shadow:0 10px 28px #0004;padding:10px 13px;pointer-events:none;font-size:13px;line-height:1.45}
 #tip dl{display:grid;grid-template-columns:auto 1fr;gap:1px 12px;margin:6px 0 0}
 #tip dt{color:var(--muted);font-size:12px;line-height:19px}
 #tip dd{margin:0;overflow-wrap:anywhere}
+dd{font-variant-ligatures:no-contextual}
 #tip[hidden],#results[hidden]{display:none}
 .two{display:grid;grid-template-columns:minmax(0,1fr) 380px;gap:36px;align-items:start}
 #tree{cursor:pointer}

@@ -80,7 +80,7 @@ export function reveal(view: View, item: Item, close: boolean): void {
   const size = right - left;
   const span = view.to - view.from;
   if (!close && left >= view.from && right <= view.to && size / span > 0.004) return drawMap(view);
-  const wanted = close ? size * 1.4 : Math.min(1, Math.max(size * 1.4, Math.min(span, size * 60)));
+  const wanted = close ? size * 1.4 : Math.min(1, Math.max(size * 1.4, Math.min(span, size * 24)));
   setWindow(view, (left + right - wanted) / 2, (left + right + wanted) / 2);
 }
 

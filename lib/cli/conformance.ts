@@ -19,6 +19,8 @@ export async function conformance(terminal: Terminal, args: readonly string[], o
     for (const result of replay(recording, filter)) {
       scenarios.push(result);
       progress.update(++done);
+      // Signals are looked at between scenarios.
+      await new Promise((resolve) => setTimeout(resolve, 0));
     }
     const { version: driverVersion, device: product } = recording.driver;
     files.push({ file, driverVersion, product, scenarios, totals: totalOf(scenarios) });

@@ -16,7 +16,7 @@ export async function copy(terminal: Terminal, _args: readonly string[], options
   using device = openDevice({ kernel: kernel.kernel, index: options["device"] as number | undefined ?? 0 });
   await using progress = await startCounter(terminal, { title: "measuring", unit: "lines", quiet: json });
   const mode = options["mode"] as CopyMode | "all";
-  const rates = measureCopies(device, {
+  const rates = await measureCopies(device, {
     sizes: options["size"] as readonly number[],
     modes: mode === "all" ? COPY_MODES : [mode],
     milliseconds: options["time"] as number,

@@ -29,7 +29,10 @@ export async function fit(terminal: Terminal, args: readonly string[], options: 
   const answer = usage(() => answerOne(neffs, question, options));
   const report: FitReport = { files: args, ...answer };
   if (options["json"] === true) printJson(terminal, report);
-  else terminal.print(fitText(answer, { emphasis: emphasisOf(terminal), columns: terminal.columns }));
+  else {
+    terminal.print(fitText(answer, { emphasis: emphasisOf(terminal), columns: terminal.columns }));
+    if (options["map"] === true && answer.hbms.length > 0) terminal.print(`\n${(await import("./bars.ts")).fitBarsText(terminal, answer.hbms)}`);
+  }
   return codeOf(answer);
 }
 

@@ -1,18 +1,28 @@
 import type { Product } from "../abi/architecture.ts";
 import { type LoadReport, loadTables } from "../report/load_report.ts";
 import { ExitCode } from "./failure.ts";
-import { openSession, type Session } from "./session.ts";
-import { printJson, type Terminal } from "./terminal.ts";
+import { startBar } from "./progress.ts";
+import { isLarge, openSession, type Session } from "./session.ts";
+import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
 /** `load FILE`: loads a model, shows where everything went, frees everything. */
 export async function load(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
   const file = args[0]!;
-  await using session = await openSession(file, sessionOptions(options));
+  const json = options["json"] === true;
+  await using progress = await startBar(terminal, { title: "loading", unit: "bytes", quiet: json || !isLarge(file) });
+  await using session = await openSession([file], { ...sessionOptions(options), progress });
+  progress.stop();
   const before = reportOf(session, file);
+  const bars = options["map"] === true && !json ? await barsOf(terminal, session) : null;
   const report: LoadReport = { ...before, leakedBytes: await session.release() };
-  if (options["json"] === true) printJson(terminal, report);
-  else terminal.print(loadTables(report, { bold: terminal.bold, dim: terminal.dim, good: terminal.green, bad: terminal.red }));
+  if (json) printJson(terminal, report);
+  else terminal.print([loadTables(report, emphasisOf(terminal)), ...(bars === null ? [] : ["", bars])].join("\n"));
   return report.leakedBytes === 0 ? ExitCode.OK : ExitCode.REFUSED;
+}
+
+async function barsOf(terminal: Terminal, { neuron, loaded, device }: Session): Promise<string> {
+  const [{ neuronPicture }, { barsText }] = await Promise.all([import("../runtime/picture.ts"), import("./bars.ts")]);
+  return barsText(terminal, neuronPicture(neuron, loaded.map(({ model }) => model), { title: "", source: device.label }));
 }
 
 /** The options of a session as the command line gives them. */

@@ -14,6 +14,11 @@ export function jsonOption(): Option {
   return new Option("--json", "print JSON instead of tables");
 }
 
+/** `--expect`, for commands that notice when a device is missing. */
+export function expectOption(): Option {
+  return new Option("--expect <N|list>", "devices that must be there: how many, or which").argParser(deviceCount);
+}
+
 /** Adds `--fake` and `--device`. */
 export function deviceOptions(command: Command): Command {
   return command
@@ -50,6 +55,16 @@ export function milliseconds(text: string): number {
   if (match === null) throw new InvalidArgumentError(`"${text}" is not a time such as 20ms or 1.5s.`);
   return Number(match[1]) * ({ us: 1e-3, µs: 1e-3, ms: 1, s: 1e3 })[match[2] as "ms"];
 }
+
+/** Parses seconds between samples. */
+export function seconds(text: string): number {
+  const value = /^\d+(\.\d+)?$/.test(text) ? Number(text) : NaN;
+  if (!(value >= LEAST_SECONDS && value <= MOST_SECONDS)) throw new InvalidArgumentError(`"${text}" is not a number of seconds from ${LEAST_SECONDS} to ${MOST_SECONDS}.`);
+  return value;
+}
+
+const LEAST_SECONDS = 0.1;
+const MOST_SECONDS = 3600;
 
 /** Collects an option that may be given several times. */
 export function several(text: string, before: readonly string[] = []): readonly string[] {

@@ -1,6 +1,6 @@
 import { Command, CommanderError, Option, type OutputConfiguration } from "commander";
 import { ExitCode, reportFailure } from "./failure.ts";
-import { deviceCount, deviceOptions, integer, jsonOption, machineOptions, mask, milliseconds, PRODUCTS, several, size, sizes, TARGET_NAMES } from "./options.ts";
+import { deviceCount, deviceOptions, expectOption, integer, jsonOption, machineOptions, mask, milliseconds, PRODUCTS, seconds, several, size, sizes, TARGET_NAMES } from "./options.ts";
 import { processTerminal, type Terminal } from "./terminal.ts";
 
 /** A command's work: it prints through the terminal and returns the exit code (default 0). */
@@ -58,6 +58,7 @@ function addModelCommands(program: Command, wrap: Wrap): void {
     .addOption(new Option("--io <how>", "where inputs and outputs go: tensors bound by name, or placed by the plan").choices(["tensors", "plan"]).default("tensors"));
   staging(program.command("load <file>"))
     .description("load a compiled model, show where each variable went, free everything")
+    .option("--map", "draw the memory of each HBM as a bar")
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./load.ts")).load));
   staging(program.command("resolve"))
@@ -70,6 +71,13 @@ function addModelCommands(program: Command, wrap: Wrap): void {
     .addOption(new Option("--size <N>", "bytes that will be accessed").argParser(integer).default(0))
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./resolve.ts")).resolve));
+  staging(program.command("map [file...]"))
+    .description("draw device memory as one page and as bars: of models loaded together, of an allocation log, or (without a file) of what a device holds")
+    .addOption(new Option("--instance <type>", "use a fake of this instance type").conflicts(["fake", "device"]))
+    .addOption(new Option("-o, --out <page>", "HTML file to write, - for standard output (default: map.html, with --json none)"))
+    .addOption(new Option("--hbm-size <size>", "bytes of each HBM, for a log").argParser(size))
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./map.ts")).map));
   program.command("explain <code>")
     .description("explain a runtime status or errno, or (with -) a runtime log on standard input")
     .addOption(jsonOption())
@@ -85,9 +93,28 @@ function addHostCommands(program: Command, wrap: Wrap): void {
     .action(wrap(async () => (await import("./devices.ts")).devices));
   machineOptions(program.command("mem"))
     .description("show who uses the memory of the devices: device, HBM, core, category, and the host's memory beside it")
-    .addOption(new Option("--expect <N|list>", "devices that must be there: how many, or which").argParser(deviceCount))
+    .addOption(expectOption())
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./mem.ts")).mem));
+  machineOptions(program.command("top"))
+    .description("watch device memory: device, HBM, core, category and process; keys: q s r / c z p + - arrows")
+    .option("--once", "one sample instead of a live view")
+    .addOption(new Option("--interval <seconds>", "time between samples").argParser(seconds).default(1))
+    .addOption(new Option("--sort <key>", "order of what is below one parent").choices(["number", "used", "peak", "rate", "host"]).default("number"))
+    .option("--reverse", "turn the order round")
+    .addOption(new Option("--filter <text>", "only rows with this text"))
+    .option("--no-details", "leave out categories and processes")
+    .option("--zeros", "show what has nothing in use too")
+    .addOption(expectOption())
+    .addOption(jsonOption())
+    .action(wrap(async () => (await import("./top.ts")).top));
+  machineOptions(program.command("metrics"))
+    .description("serve the memory counters to Prometheus")
+    .addOption(new Option("--listen <address:port>", "where to listen; this machine only unless an address is given").default("127.0.0.1:9479"))
+    .option("--once", "print the metrics and end")
+    .option("--openmetrics", "with --once: in the OpenMetrics format")
+    .addOption(expectOption())
+    .action(wrap(async () => (await import("./metrics.ts")).metrics));
 }
 
 /** Whether models and tensors fit. */
@@ -107,6 +134,7 @@ function addFitCommand(program: Command, wrap: Wrap): void {
     .addOption(new Option("--used <[hbm=]size>", "what others hold, on every HBM or on one (2=1GiB); may be repeated").argParser(several))
     .addOption(new Option("--scratchpad-page <MiB|contiguous>", "page size of the scratchpad (default: 512)"))
     .option("--profile", "count profile buffers too")
+    .option("--map", "draw each HBM as a bar")
     .option("--no-fixed", "leave out what no file tells: runtime and microcode")
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./fit.ts")).fit));

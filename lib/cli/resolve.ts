@@ -6,7 +6,7 @@ import { printJson, type Terminal } from "./terminal.ts";
 /** `resolve FILE NAME[+OFFSET]`: the device address of a byte of a variable. */
 export async function resolve(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<void> {
   const [file, reference] = args as [string, string];
-  await using session = await openSession(file, sessionOptions(options));
+  await using session = await openSession([file], sessionOptions(options));
   const size = options["size"] as number;
   const wanted = options["subgraph"] as string | undefined;
   const subgraphs = session.neff.subgraphs;

@@ -8,8 +8,8 @@ import type { LogicalCore } from "../runtime/logical_core.ts";
 import type { Model } from "../runtime/model.ts";
 import type { Neuron } from "../runtime/neuron.ts";
 import { openNeuron } from "../runtime/open_neuron.ts";
-import type { Tensor } from "../runtime/tensor.ts";
 import { UsageError } from "./failure.ts";
+import type { Progress } from "./progress.ts";
 
 /** Files above this are loaded in pieces instead of being kept in memory. */
 const STREAM_ABOVE_BYTES = 32 * 2 ** 20;
@@ -26,53 +26,72 @@ export interface DeviceLabel {
   readonly driverVersion: string;
 }
 
-/** Options that load and resolve share. */
+/** How a session is opened. */
 export interface SessionOptions {
   readonly fake?: Product | undefined;
   readonly device?: number | undefined;
   readonly core: number;
   readonly io: "tensors" | "plan";
+  /** Told how far reading and copying are. */
+  readonly progress?: Progress | undefined;
 }
 
-/** A model loaded for one command, with what it took. */
-export interface Session extends AsyncDisposable {
+/** A model of a session. */
+export interface LoadedFile {
+  readonly file: string;
   readonly neff: Neff;
+  readonly model: Model;
+}
+
+/** Models loaded for one command, with what they took. */
+export interface Session extends AsyncDisposable {
+  /** In the order of their files. */
+  readonly loaded: readonly LoadedFile[];
+  /** The first one. */
+  readonly neff: Neff;
+  readonly model: Model;
   readonly neuron: Neuron;
   readonly logicalCore: LogicalCore;
-  readonly model: Model;
   readonly device: DeviceLabel;
-  /** Device bytes per HBM and per usage that the load added. */
+  /** Device bytes per HBM and per usage that the loads added. */
   readonly usage: { readonly byHbm: Readonly<Record<string, number>>; readonly byUsage: Readonly<Record<string, number>>; readonly totalBytes: number };
-  /** Frees the tensors, unloads the model; returns the device bytes the driver still holds more than before. */
+  /** Unloads the models; returns the device bytes the driver still holds more than before. */
   release(): Promise<number>;
 }
 
 /**
- * Reads a model, opens the device and loads the model with its inputs and outputs.
+ * Reads models, opens the device and loads them on one logical core with their inputs and outputs.
  *
  * @throws {NeffError} for a file that cannot be read
  * @throws {NeuronError} for a device that cannot be used or has too little memory; nothing stays allocated
  */
-export async function openSession(file: string, options: SessionOptions): Promise<Session> {
-  const large = isLarge(file);
-  const neff = await readNeff(file, large ? { retain: "definitions" } : {});
-  const chosen = chooseDevice(neff, options);
-  const neuron = openNeuron({ ...chosen, lnc: Math.max(1, neff.subgraphs.length) });
+export async function openSession(files: readonly string[], options: SessionOptions): Promise<Session> {
+  const { progress } = options;
+  const neffs: Neff[] = [];
+  for (const file of files) {
+    progress?.phase(`reading ${basename(file)}`);
+    neffs.push(await readNeff(file, isLarge(file) ? { retain: "definitions", onProgress: progress?.update } : {}));
+  }
+  const chosen = chooseDevice(neffs[0]!, options);
+  const neuron = openNeuron({ ...chosen, lnc: Math.max(1, ...neffs.map(({ subgraphs }) => subgraphs.length)) });
   try {
     const logicalCore = coreOf(neuron, options.core);
     const before = snapshot(neuron, logicalCore);
-    const tensors: Tensor[] = [];
-    const model = await logicalCore.load(neff, { name: basename(file), io: options.io === "plan" ? "plan" : "bind", ...(large ? { source: file } : {}) });
-    if (options.io === "tensors") bindTensors(model, logicalCore, tensors);
-    const after = snapshot(neuron, logicalCore);
+    const loaded: LoadedFile[] = [];
+    for (const [index, file] of files.entries()) {
+      progress?.phase(`loading ${basename(file)}`);
+      const model = await logicalCore.load(neffs[index]!, {
+        name: basename(file), io: options.io, ...(isLarge(file) ? { source: file, onProgress: progress?.update } : {}),
+      });
+      loaded.push({ file, neff: neffs[index]!, model });
+    }
     const release = async (): Promise<number> => {
-      await model.unload();
-      for (const tensor of tensors) tensor.close();
+      for (const { model } of loaded.toReversed()) await model.unload();
       return driverBytes(neuron) - before.driverBytes;
     };
     return {
-      neff, neuron, logicalCore, model, device: deviceLabel(neuron.devices[0]!.device, chosen.fake), usage: difference(before, after), release,
-      [Symbol.asyncDispose]: async () => void neuron.close(),
+      loaded, neff: neffs[0]!, model: loaded[0]!.model, neuron, logicalCore, device: deviceLabel(neuron.devices[0]!.device, chosen.fake),
+      usage: difference(before, snapshot(neuron, logicalCore)), release, [Symbol.asyncDispose]: async () => void neuron.close(),
     };
   } catch (error) {
     neuron.close();
@@ -93,18 +112,6 @@ function coreOf(neuron: Neuron, core: number): LogicalCore {
   if (found !== undefined) return found;
   const possible = neuron.logicalCores.map((logicalCore) => logicalCore.owner.core).join(", ");
   throw new UsageError(`Cannot load on core ${core}: no logical core of size ${neuron.logicalSize} begins there`, { hint: `Use --core ${possible}.` });
-}
-
-function bindTensors(model: Model, logicalCore: LogicalCore, tensors: Tensor[]): void {
-  const bound: Record<string, Tensor> = {};
-  for (const info of [...model.inputs.values(), ...model.outputs.values()]) {
-    // A name can be input and output at once; it is one tensor then.
-    if (bound[info.name] !== undefined) continue;
-    const tensor = logicalCore.tensor(info);
-    tensors.push(tensor);
-    bound[info.name] = tensor;
-  }
-  model.bind(bound);
 }
 
 interface Snapshot {
@@ -151,7 +158,8 @@ export function deviceLabel(device: NeuronDevice, fake: Product | undefined): De
   };
 }
 
-function isLarge(file: string): boolean {
+/** Whether a file is read and loaded in pieces. */
+export function isLarge(file: string): boolean {
   try {
     return statSync(file).size > STREAM_ABOVE_BYTES;
   } catch {

@@ -47,12 +47,12 @@ const SAMPLE_STEP = 4099;
 
 /**
  * Measures all sizes and modes in both directions. What comes back is compared
- * with what went in.
+ * with what went in. Other work (signals, drawing) runs between the lines.
  *
  * @throws {MemoryError} when device memory is short
  * @throws {NeuronError} when host memory is short, or the bytes that come back are not those that went in
  */
-export function measureCopies(device: NeuronDevice, options: BandwidthOptions): CopyRate[] {
+export async function measureCopies(device: NeuronDevice, options: BandwidthOptions): Promise<CopyRate[]> {
   const { sizes, modes, core = 0, milliseconds = 100, onProgress } = options;
   using plain = openDeviceMemory(device, { cores: [core], ledgerEntries: 0 });
   using direct = openDeviceMemory(device, { cores: [core], ledgerEntries: 0, zeroCopy: true });
@@ -60,8 +60,9 @@ export function measureCopies(device: NeuronDevice, options: BandwidthOptions): 
   plain.core(core).alloc({ size: Math.max(...sizes), usage: "GENERIC", hint: "bandwidth" }).free();
   const rates: CopyRate[] = [];
   const total = sizes.length * (1 + 2 * modes.length);
-  const line = (size: number, mode: CopyRate["mode"], direction: CopyRate["direction"], action: () => void): void => {
+  const line = async (size: number, mode: CopyRate["mode"], direction: CopyRate["direction"], action: () => void): Promise<void> => {
     onProgress?.(rates.length, total);
+    await new Promise((resolve) => setTimeout(resolve, 0));
     const times = run(action, milliseconds);
     const median = times[times.length >> 1]!;
     const floor = mode === "memcpy" ? median : rates.findLast((rate) => rate.mode === "memcpy")!.medianNanoseconds;
@@ -74,14 +75,14 @@ export function measureCopies(device: NeuronDevice, options: BandwidthOptions): 
     const [source, back] = [hostBytes(size), hostBytes(size)];
     for (let index = 0; index < size; index++) source[index] = index * 31 + (index >> 8);
     back.set(source);
-    line(size, "memcpy", null, () => back.set(source));
+    await line(size, "memcpy", null, () => back.set(source));
     for (const mode of modes) {
       const memory = mode === "zero-copy" ? direct : plain;
       using chunk = memory.core(core).alloc({ size, usage: "GENERIC", hint: "bandwidth" });
       const way = wayOf(mode, memory, chunk);
-      line(size, mode, "in", () => way.copyIn(source));
+      await line(size, mode, "in", () => way.copyIn(source));
       back.fill(0);
-      line(size, mode, "out", () => way.copyOut(back));
+      await line(size, mode, "out", () => way.copyOut(back));
       check(source, back, mode);
     }
   }

@@ -31,6 +31,8 @@ export interface LoadOptions {
   readonly name?: string | undefined;
   /** The file the NEFF was read from, when it was read with `retain: "definitions"`: its payloads are streamed from there. */
   readonly source?: NeffSource | undefined;
+  /** Called now and then while payloads are streamed from `source`: stored bytes read so far, and their total. */
+  readonly onProgress?: ((doneBytes: number, totalBytes: number) => void) | undefined;
   /** Libraries for the general purpose cores besides those in the file (sunda only). */
   readonly libraries?: readonly UcodeLibrary[] | undefined;
   /**
@@ -81,7 +83,7 @@ export async function loadModel(logicalCore: LogicalCore, neff: Neff, options: L
     });
     if ((options.io ?? "tensors") === "tensors") for (const info of staged.io) tensors.set(info.name, logicalCore.tensor(info));
     const copies = [...constantCopies(staged), ...drafts.flatMap((draft) => draft.copies)];
-    await copyPayloads(neff, copies, { source: options.source, keep: () => context.gate.pass(`load ${name}`) });
+    await copyPayloads(neff, copies, { source: options.source, onProgress: options.onProgress, keep: () => context.gate.pass(`load ${name}`) });
     context.gate.pass(`load ${name}`);
     drafts.forEach((draft, index) => stageLibraries(draft, neff.subgraphs[index]!, neff, options));
     const model = publish(logicalCore, { name, neff, staged, drafts, tensors, options });

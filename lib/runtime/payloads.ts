@@ -23,6 +23,8 @@ export interface PayloadOptions {
   readonly source: NeffSource | undefined;
   /** Called after each pause; throws when the load must not go on. */
   readonly keep: () => void;
+  /** Called now and then while payloads are streamed, with stored bytes read so far and their total. */
+  readonly onProgress?: ((doneBytes: number, totalBytes: number) => void) | undefined;
 }
 
 /** Bytes copied between two pauses that let other work run. */
@@ -58,7 +60,7 @@ async function streamPayloads(copies: readonly PayloadCopy[], options: PayloadOp
     });
   }
   const waiting = Map.groupBy(copies, ({ member }) => member);
-  for await (const { name, chunks } of streamMembers(options.source)) {
+  for await (const { name, chunks } of streamMembers(options.source, { onProgress: options.onProgress })) {
     const here = waiting.get(name);
     if (here === undefined) continue;
     waiting.delete(name);

@@ -1,0 +1,85 @@
+import { readFileSync } from "node:fs";
+import { basename } from "node:path";
+import { geometries, type Product } from "../abi/architecture.ts";
+import { parseAllocationLog } from "../dmem/allocation_log.ts";
+import { openDevice } from "../driver/device.ts";
+import { instanceNamed } from "../plan/instances.ts";
+import { droppedInDump } from "../report/map/from_record.ts";
+import { pictureHtml } from "../report/map/html.ts";
+import type { MemoryPicture } from "../report/map/model.ts";
+import { devicePicture, logPicture, neuronPicture } from "../runtime/picture.ts";
+import { barsText } from "./bars.ts";
+import { openKernel } from "./devices.ts";
+import { UsageError } from "./failure.ts";
+import { sessionOptions } from "./load.ts";
+import { write } from "./pack.ts";
+import { startBar } from "./progress.ts";
+import { readText } from "./replay.ts";
+import { openSession } from "./session.ts";
+import { printJson, type Terminal } from "./terminal.ts";
+
+/**
+ * `map FILE…`: a picture of device memory, as one page and as bars: of models loaded on a
+ * device, of a recorded log, or (without a file) of what a device holds now.
+ */
+export async function map(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<void> {
+  const json = options["json"] === true;
+  const picture = await pictureOf(terminal, args, options);
+  const out = options["out"] as string | undefined ?? (json ? null : "map.html");
+  if (out === "-") return terminal.print(pictureHtml(picture).trimEnd());
+  if (out !== null) await write(out, pictureHtml(picture));
+  if (json) return printJson(terminal, picture);
+  terminal.print(barsText(terminal, picture));
+  terminal.print(`\n${out} shows every allocation and variable; open it in a browser`);
+}
+
+async function pictureOf(terminal: Terminal, files: readonly string[], options: Readonly<Record<string, unknown>>): Promise<MemoryPicture> {
+  const product = productOf(options);
+  const [file] = files;
+  if (file === undefined) return livePicture({ ...options, fake: product });
+  if (isLog(file)) {
+    if (files.length > 1) throw new UsageError("Cannot draw several logs in one picture", { hint: "Give one log, or compiled models." });
+    const text = await readText(file);
+    return logPicture(parseAllocationLog(text), {
+      title: basename(file), source: `recorded log ${file}`, product, dropped: droppedInDump(text), hbmSize: options["hbmSize"] as number | undefined,
+    });
+  }
+  await using progress = await startBar(terminal, { title: "loading", unit: "bytes", quiet: options["json"] === true });
+  await using session = await openSession(files, { ...sessionOptions(options), fake: product, progress });
+  progress.stop();
+  const heading = { title: files.map((one) => basename(one)).join(" and "), source: `loaded on ${session.device.label}, driver ${session.device.driverVersion}` };
+  const picture = neuronPicture(session.neuron, session.loaded.map(({ model }) => model), heading);
+  await session.release();
+  return picture;
+}
+
+/** The product of `--instance` or `--fake`. @throws {UsageError} for an instance without a fake */
+function productOf(options: Readonly<Record<string, unknown>>): Product | undefined {
+  const instance = options["instance"] as string | undefined;
+  if (instance === undefined) return options["fake"] as Product | undefined;
+  const product = (Object.keys(geometries) as Product[]).find((name) => instance.startsWith(name));
+  if (product !== undefined && instanceNamed(instance) !== undefined) return product;
+  throw new UsageError(`Cannot draw instance type "${instance}": it is not in the table, or its models have another format`, { hint: "For example trn2.48xlarge." });
+}
+
+function livePicture(options: Readonly<Record<string, unknown>>): MemoryPicture {
+  const index = options["device"] as number | undefined ?? 0;
+  using kernel = openKernel(options);
+  using device = openDevice({ kernel: kernel.kernel, index, access: "readonly" });
+  const label = kernel.kernel.kind === "fake" ? `a fake ${device.geometry.product}` : device.path;
+  return devicePicture([device], { title: `memory of ${label}`, source: `chunks of all processes, as the driver lists them` });
+}
+
+/** Whether a file is a log: its first line that is no comment has the columns of one. */
+function isLog(file: string): boolean {
+  let head: string;
+  try {
+    head = file === "-" ? "action," : readFileSync(file).subarray(0, HEAD_BYTES).toString("latin1");
+  } catch {
+    return false;
+  }
+  const first = head.split("\n").find((line) => line !== "" && !line.startsWith("#")) ?? "";
+  return /(^|,)\s*action\s*(,|$)/.test(first);
+}
+
+const HEAD_BYTES = 4096;

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import {
   type Allocator, type AllocatorLayer, allocationLog, faults, limit, MemoryError, parseAllocationLog, replay, statistics, withLayers,
 } from "../../lib/dmem/mod.ts";
-import { backward, forward, type MemoryBench, openMemoryBench, pattern } from "./harness.ts";
+import { backward, forward, type MemoryBench, openMemoryBench, pattern, same } from "./harness.ts";
 
 const GIB = 2 ** 30;
 
@@ -41,7 +41,7 @@ const contract: Readonly<Record<string, (allocator: Allocator, bench: MemoryBenc
   "keeps bytes"(allocator) {
     const memory = allocator.alloc({ size: 100_000, usage: "TENSOR" });
     memory.copyIn(pattern(100_000));
-    assert.deepEqual(new Uint8Array(memory.read()), pattern(100_000));
+    same(new Uint8Array(memory.read()), pattern(100_000));
   },
   "lists what is alive in order, both ways"(allocator) {
     const all = [1, 2, 3, 4].map((n) => allocator.alloc({ size: n, usage: "WEIGHT" }));

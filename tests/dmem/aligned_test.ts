@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { alignOffset, driverSupportsAlignment } from "../../lib/dmem/mod.ts";
-import { openMemoryBench, pattern, recordOf } from "./harness.ts";
+import { openMemoryBench, pattern, recordOf, same } from "./harness.ts";
 import { structAt } from "../driver/harness.ts";
 
 const WARNING = "(Non-FATAL) aligned memory allocation API not available in driver. Please consider upgrading driver for more efficient memory allocation.";
@@ -73,14 +73,14 @@ test("D-063 D-064 every consumer starts at the aligned base, and the bytes befor
       device.memset(memory.handle, 0, memory.alignOffset, 0x5a);
       const data = pattern(70_000, 9);
       memory.copyIn(data);
-      assert.deepEqual(new Uint8Array(memory.read()), data);
+      same(new Uint8Array(memory.read()), data);
       assert.deepEqual(memory.map().subarray(0, 70_000), data, "through the mapping");
       assert.equal(memory.va, memory.mapping().address + memory.alignOffset);
       devices.batchIn([{ memory, offset: 4096, operations: [{ offset: 5, buffer: pattern(100, 77) }] }]);
       assert.deepEqual(memory.map().slice(4101, 4201), pattern(100, 77));
       const back = new Uint8Array(100);
       devices.batchOut([{ memory, offset: 4096, operations: [{ offset: 5, buffer: back }] }]);
-      assert.deepEqual(back, pattern(100, 77));
+      same(back, pattern(100, 77));
       memory.fill(3, { offset: 0, size: 10 });
       assert.deepEqual([...memory.map().slice(0, 11)], [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, data[10]]);
       assert.equal(memory.address, memory.pa + memory.alignOffset);
@@ -113,7 +113,7 @@ test("D-066 D-068 D-069 D-070 a contiguous page has category 19, the core's chan
   assert.deepEqual([...core.global.live].map((one) => one.record), [page.record]);
   assert.equal(bench.memory.ledger.used(5, 11), 2 ** 21);
   page.copyIn(pattern(5000));
-  assert.deepEqual(new Uint8Array(page.read(5000)), pattern(5000));
+  same(new Uint8Array(page.read(5000)), pattern(5000));
   const next = core.allocContiguousScratchpad(2 ** 20);
   assert.equal(next.pa + 2 ** 20, page.pa, "the next page lies directly below");
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pinned } from "../../ffi/memory.ts";
-import { openMemoryBench, pattern } from "./harness.ts";
+import { openMemoryBench, pattern, same } from "./harness.ts";
 
 test("D-097 an empty batch is refused with the runtime's text, before any event", () => {
   using bench = openMemoryBench();
@@ -40,12 +40,12 @@ test("D-100 D-101 D-102 D-103 slices of many tensors go in one request, offset b
     assert.deepEqual(report, { way: "batch", requests: 1, bytes: 101_700 });
     assert.deepEqual(bench.names(), ["MEM_BUF_ZEROCOPY64_BATCHES"]);
     for (const [index, memory] of all.entries()) {
-      assert.deepEqual(new Uint8Array(memory.read(1000, { offset: 4096 + index })), pattern(1000, index));
-      assert.deepEqual(new Uint8Array(memory.read(17, { offset: 6096 })), pattern(17, index));
+      same(new Uint8Array(memory.read(1000, { offset: 4096 + index })), pattern(1000, index));
+      same(new Uint8Array(memory.read(17, { offset: 6096 })), pattern(17, index));
     }
     const back = all.map(() => new Uint8Array(500));
     bench.memory.batchOut(all.map((memory, index) => ({ memory, offset: 4096 + index, operations: [{ offset: 100, buffer: back[index]! }] })));
-    for (const [index, bytes] of back.entries()) assert.deepEqual(bytes, pattern(1000, index).subarray(100, 600));
+    for (const [index, bytes] of back.entries()) same(bytes, pattern(1000, index).subarray(100, 600));
   }
 });
 
@@ -77,7 +77,7 @@ test("D-107 on driver 2.24.7 a batch goes by single copies and says so", () => {
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   const report = bench.memory.batchIn([{ memory, operations: [{ offset: 0, buffer: pattern(10) }, { offset: 50, buffer: pattern(20) }, { offset: 0, buffer: new Uint8Array(0) }] }]);
   assert.deepEqual(report, { way: "buffer", requests: 2, bytes: 30 });
-  assert.deepEqual(new Uint8Array(memory.read(20, { offset: 50 })), pattern(20));
+  same(new Uint8Array(memory.read(20, { offset: 50 })), pattern(20));
 });
 
 test("an operation outside its memory, or for another device, is status 2 before anything moves", () => {

@@ -5,7 +5,7 @@ import { Errno } from "../../ffi/errno.ts";
 import { addressOf } from "../../ffi/memory.ts";
 import { BOUNCE_BYTES, chunkSize, chunkSizes, copyPath, firstWaitHandle, MemoryError } from "../../lib/dmem/mod.ts";
 import type { CallRecord } from "../../lib/driver/mod.ts";
-import { type MemoryBench, type MemoryBenchOptions, openMemoryBench, pattern, recordOf } from "./harness.ts";
+import { all, type MemoryBench, type MemoryBenchOptions, openMemoryBench, pattern, recordOf, same } from "./harness.ts";
 
 const MIB = 2 ** 20;
 const HALF = BOUNCE_BYTES / 2;
@@ -57,7 +57,7 @@ test("D-073 D-074 the way of a copy depends on direction, location and the zero-
       const writes = () => memory.copyIn(data);
       assert.ok(seen(writes), `in ${location} ${zeroCopy}`);
       assert.ok(seen(() => back = memory.read()), `out ${location} ${zeroCopy}`);
-      assert.deepEqual(new Uint8Array(back!), data);
+      same(new Uint8Array(back!), data);
     }
   }
 });
@@ -177,10 +177,10 @@ test("D-004 D-087 every copy is complete on return, even with a device that move
           memory.copyIn(data, { offset });
           const direct = new Uint8Array(size);
           bench.device.bufCopyOut(memory.handle, offset, direct);
-          assert.deepEqual(direct, data, `in, ${size} at ${offset}`);
+          same(direct, data, `in, ${size} at ${offset}`);
           const back = new Uint8Array(size + 2).fill(0xcc);
           memory.copyOut(back.subarray(1, size + 1), { offset });
-          assert.deepEqual(back.subarray(1, size + 1), data, `out, ${size} at ${offset}`);
+          same(back.subarray(1, size + 1), data, `out, ${size} at ${offset}`);
           assert.deepEqual([back[0], back[size + 1]], [0xcc, 0xcc], "nothing around the destination");
           copies++;
         }
@@ -212,7 +212,7 @@ test("D-086 copies out launch device to half with the host address as prefetch h
   assert.deepEqual(launches(bench).map(({ input }) => [input["srcMemHandle"], input["dstMemHandle"], input["srcOffset"], input["dstOffset"], input["hostPrefetchAddr"]]), [
     [memory.handle, bounce.handle, 0, 0, address], [memory.handle, bounce.handle, MIB, HALF, address + MIB], [memory.handle, bounce.handle, 2 * MIB, 0, address + 2 * MIB],
   ]);
-  assert.deepEqual(into, pattern(size));
+  same(into, pattern(size));
   bench[Symbol.dispose]();
 });
 
@@ -246,8 +246,8 @@ test("D-089 a failing final wait is status 1 and the last chunk is not handed ov
   const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC_WAIT", errno: "EIO" }] });
   const into = new Uint8Array(size).fill(0xcc);
   assert.throws(() => memory.copyOut(into), { name: "MemoryError", status: 1 });
-  assert.deepEqual(into.subarray(0, MIB), pattern(size).subarray(0, MIB));
-  assert.ok(into.subarray(MIB).every((byte) => byte === 0xcc));
+  same(into.subarray(0, MIB), pattern(size).subarray(0, MIB));
+  assert.ok(all(into.subarray(MIB), 0xcc));
   bench[Symbol.dispose]();
 });
 
@@ -260,7 +260,7 @@ test("D-081 memory without a bounce buffer cannot be staged", () => {
 
 test("D-082 a transfer holds its core's buffer to the end: another on the same core is refused, on another core it runs", () => {
   const { bench, memory } = filled(3 * MIB);
-  const same = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
+  const neighbour = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   const other = bench.memory.core(1).alloc({ size: 2 * MIB, usage: "TENSOR" });
   const outcomes: string[] = [];
   const data = pattern(3 * MIB, 7);
@@ -270,7 +270,7 @@ test("D-082 a transfer holds its core's buffer to the end: another on the same c
     if (inside || target.buffer !== bounce.buffer) return;
     inside = true;
     try {
-      same.copyIn(pattern(10));
+      neighbour.copyIn(pattern(10));
       outcomes.push("same core went through");
     } catch (error) {
       outcomes.push(`same core: ${(error as MemoryError).status}`);
@@ -280,8 +280,8 @@ test("D-082 a transfer holds its core's buffer to the end: another on the same c
     inside = false;
   }, () => memory.copyIn(data));
   assert.deepEqual(outcomes.slice(0, 2), ["same core: 1", "other core went through"]);
-  assert.deepEqual(new Uint8Array(memory.read()), pattern(3 * MIB, 7));
-  assert.deepEqual(new Uint8Array(other.read()), pattern(2 * MIB, 3));
+  same(new Uint8Array(memory.read()), pattern(3 * MIB, 7));
+  same(new Uint8Array(other.read()), pattern(2 * MIB, 3));
   bench[Symbol.dispose]();
 });
 
@@ -298,7 +298,7 @@ test("D-083 the buffer is given back on every exit: after each failure the next 
         }
       }
       memory.copyIn(pattern(3 * MIB, 5));
-      assert.deepEqual(new Uint8Array(memory.read()), pattern(3 * MIB, 5));
+      same(new Uint8Array(memory.read()), pattern(3 * MIB, 5));
       bench[Symbol.dispose]();
     }
   }
@@ -311,7 +311,7 @@ test("D-091 a failed launch on the way in is logged, and what is outstanding is 
   assert.deepEqual(bench.names(), ["MEM_COPY_ASYNC64", "MEM_COPY_ASYNC64", "MEM_COPY_ASYNC64", "MEM_COPY_ASYNC_WAIT"]);
   const back = new Uint8Array(2 * MIB);
   bench.device.bufCopyOut(memory.handle, 0, back);
-  assert.deepEqual(back, pattern(4 * MIB, 2).subarray(0, 2 * MIB), "the chunks before it arrived");
+  same(back, pattern(4 * MIB, 2).subarray(0, 2 * MIB), "the chunks before it arrived");
   memory.free();
   bench[Symbol.dispose]();
 });
@@ -323,8 +323,8 @@ test("D-092 a failed launch on the way out still delivers the chunk before it; t
     const into = new Uint8Array(size).fill(0xcc);
     assert.throws(() => memory.copyOut(into), { name: "MemoryError", status: 1 });
     assert.deepEqual(bench.messages(), ["Failed to copy out dmem to buffer", "Copy from memory  to buffer failed"]);
-    assert.deepEqual(into.subarray(0, failing * MIB), pattern(size).subarray(0, failing * MIB), `chunks before ${failing}`);
-    assert.ok(into.subarray(failing * MIB).every((byte) => byte === 0xcc), `untouched from ${failing} on`);
+    same(into.subarray(0, failing * MIB), pattern(size).subarray(0, failing * MIB), `chunks before ${failing}`);
+    assert.ok(all(into.subarray(failing * MIB), 0xcc), `untouched from ${failing} on`);
     assert.equal(waits(bench).length, failing === 0 ? 0 : 1);
     bench[Symbol.dispose]();
   }
@@ -335,8 +335,8 @@ test("D-093 when the wait fails too, the chunk before the failed one is lost", (
   const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 3, errno: "EIO" }, { request: "MEM_COPY_ASYNC_WAIT", errno: "EIO" }] });
   const into = new Uint8Array(size).fill(0xcc);
   assert.throws(() => memory.copyOut(into), { status: 1 });
-  assert.deepEqual(into.subarray(0, MIB), pattern(size).subarray(0, MIB));
-  assert.ok(into.subarray(MIB).every((byte) => byte === 0xcc));
+  same(into.subarray(0, MIB), pattern(size).subarray(0, MIB));
+  assert.ok(all(into.subarray(MIB), 0xcc));
   bench[Symbol.dispose]();
 });
 
@@ -345,8 +345,8 @@ test("D-093 a launch that fails after waiting for its predecessor leaves nothing
   const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 3, errno: "EIO" }, { request: "MEM_COPY_ASYNC_WAIT", errno: "EINVAL" }] });
   const into = new Uint8Array(size).fill(0xcc);
   assert.throws(() => memory.copyOut(into), { status: 1 });
-  assert.deepEqual(into.subarray(0, 2 * MIB), pattern(size).subarray(0, 2 * MIB));
-  assert.ok(into.subarray(2 * MIB).every((byte) => byte === 0xcc));
+  same(into.subarray(0, 2 * MIB), pattern(size).subarray(0, 2 * MIB));
+  assert.ok(all(into.subarray(2 * MIB), 0xcc));
   bench[Symbol.dispose]();
 });
 
@@ -354,7 +354,7 @@ test("D-094 the recovered bytes are the previous chunk's: sizes 0x3000, 0x3000, 
   const { bench, memory } = filled(0x6001, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 3, errno: "EIO" }] });
   const into = new Uint8Array(0x6001).fill(0xcc);
   assert.throws(() => memory.copyOut(into), { status: 1 });
-  assert.deepEqual(into.subarray(0, 0x6000), pattern(0x6001).subarray(0, 0x6000));
+  same(into.subarray(0, 0x6000), pattern(0x6001).subarray(0, 0x6000));
   assert.equal(into[0x6000], 0xcc);
   bench[Symbol.dispose]();
 });
@@ -390,13 +390,13 @@ test("any view, an ArrayBuffer and mapped memory by address can be copied from a
     const expected = source instanceof ArrayBuffer ? new Uint8Array(source) : new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
     const back = new Float32Array(Math.ceil(expected.length / 4));
     memory.copyOut(new Uint8Array(back.buffer, 0, expected.length));
-    assert.deepEqual(new Uint8Array(back.buffer, 0, expected.length), expected);
+    same(new Uint8Array(back.buffer, 0, expected.length), expected);
   }
   const other = bench.memory.core(1).alloc({ size: 65_536, usage: "TENSOR", location: "host" });
   other.copyIn(pattern(65_536, 3));
   other.map();
   memory.copyIn({ address: other.va, byteLength: 65_536 });
-  assert.deepEqual(new Uint8Array(memory.read()), pattern(65_536, 3));
+  same(new Uint8Array(memory.read()), pattern(65_536, 3));
   bench[Symbol.dispose]();
 });
 
@@ -410,7 +410,7 @@ test("fill sets bytes in one request and device-to-device copies move them in on
   assert.deepEqual(bench.names(), ["MEM_COPY64"]);
   const expected = pattern(300_000);
   expected.fill(0x5a, 10, 100_010);
-  assert.deepEqual(new Uint8Array(other.read(200_000, { offset: 7 })), expected.subarray(5, 200_005));
+  same(new Uint8Array(other.read(200_000, { offset: 7 })), expected.subarray(5, 200_005));
   assert.throws(() => memory.copyTo(memory, { size: 100, destinationOffset: 99 }), { status: 2, message: /overlap/ });
   memory.copyTo(memory, { size: 100, destinationOffset: 100 });
   assert.throws(() => memory.copyTo(other, { size: 300_001 }), { status: 2 });
@@ -431,7 +431,7 @@ test("a fault injected into any single request of a copy never leaves wrong byte
           memory.copyIn(data);
           const into = new Uint8Array(size);
           memory.copyOut(into);
-          assert.deepEqual(into, data);
+          same(into, data);
         } catch (error) {
           assert.ok(error instanceof MemoryError && error.status === 1, String(error));
         }

@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import type { Kernel } from "../../ffi/kernel.ts";
 import { pinned } from "../../ffi/memory.ts";
 import { DmemAllocatorRecord, DmemRecord } from "../../lib/abi/runtime_dmem.ts";
@@ -92,11 +93,31 @@ function fakeKernel(fake: FakeMachine, _device: NeuronDevice): Kernel {
   return fake.processes.at(-1)!;
 }
 
-/** Deterministic bytes. */
+const patterns = new Map<number, Uint8Array<ArrayBuffer>>();
+
+/** Deterministic bytes: byte i is `i * 7 + (i >> 8) * 13 + seed`. The caller's own copy. */
 export function pattern(size: number, seed = 1): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(size);
-  for (let i = 0; i < size; i++) bytes[i] = (i * 7 + (i >> 8) * 13 + seed) & 255;
-  return bytes;
+  const key = seed & 255;
+  let known = patterns.get(key);
+  if (known === undefined || known.length < size) {
+    known = new Uint8Array(Math.max(size, 65_536));
+    for (let i = 0; i < known.length; i++) known[i] = (i * 7 + (i >> 8) * 13 + key) & 255;
+    patterns.set(key, known);
+  }
+  return known.slice(0, size);
+}
+
+/** Asserts that two byte sequences are equal, quickly, and names the first byte that differs. */
+export function same(actual: ArrayBuffer | Uint8Array, expected: Uint8Array, message = "bytes"): void {
+  const bytes = actual instanceof Uint8Array ? actual : new Uint8Array(actual);
+  if (bytes.length === expected.length && Buffer.compare(bytes, expected) === 0) return;
+  const at = expected.findIndex((byte, index) => byte !== bytes[index]);
+  assert.fail(`${message}: ${bytes.length} bytes for ${expected.length}, first difference at ${at}: ${bytes[at]} for ${expected[at]}`);
+}
+
+/** Whether all bytes have one value. */
+export function all(bytes: Uint8Array, value: number): boolean {
+  return Buffer.compare(bytes, Buffer.alloc(bytes.length, value)) === 0;
 }
 
 /** The record of an allocation. */

@@ -4,7 +4,7 @@ import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { openMemoryBench, pattern } from "./harness.ts";
+import { openMemoryBench, pattern, same } from "./harness.ts";
 
 const MIB = 2 ** 20;
 
@@ -26,7 +26,7 @@ test("a stream of pieces of any size arrives whole at an offset, on device and h
     const memory = bench.memory.core(0).alloc({ size: 3 * MIB, usage: "TENSOR", location });
     const data = pattern(2 * MIB + 77, 3);
     assert.equal(await memory.copyFromStream(pieces(data, [1, 70_000, 0x6001, 3]), { offset: 99 }), data.length);
-    assert.deepEqual(new Uint8Array(memory.read(data.length, { offset: 99 })), data);
+    same(new Uint8Array(memory.read(data.length, { offset: 99 })), data);
   }
 });
 
@@ -39,10 +39,10 @@ test("an async iterable is a stream too; `size` takes that many bytes, without i
     yield data.subarray(900);
   }
   assert.equal(await memory.copyFromStream(source(), { size: 950 }), 950);
-  assert.deepEqual(new Uint8Array(memory.read(950)), data.subarray(0, 950));
+  same(new Uint8Array(memory.read(950)), data.subarray(0, 950));
   memory.fill(0);
   await assert.rejects(memory.copyFromStream(source()), { name: "MemoryError", status: 2, message: /it is longer/ });
-  assert.deepEqual(new Uint8Array(memory.read()), data.subarray(0, 1000));
+  same(new Uint8Array(memory.read()), data.subarray(0, 1000));
 });
 
 test("the bytes come out as a byte stream, also into a reader's own buffers", async () => {
@@ -52,7 +52,7 @@ test("the bytes come out as a byte stream, also into a reader's own buffers", as
   memory.copyIn(data);
   const parts: Uint8Array[] = [];
   for await (const part of memory.stream() as unknown as AsyncIterable<Uint8Array>) parts.push(part);
-  assert.deepEqual(new Uint8Array(Buffer.concat(parts)), data);
+  same(new Uint8Array(Buffer.concat(parts)), data);
   const reader = memory.stream({ offset: 10, size: 100_000 }).getReader({ mode: "byob" });
   const got: Uint8Array[] = [];
   for (;;) {
@@ -60,7 +60,7 @@ test("the bytes come out as a byte stream, also into a reader's own buffers", as
     if (done) break;
     got.push(value!);
   }
-  assert.deepEqual(new Uint8Array(Buffer.concat(got)), data.subarray(10, 100_010));
+  same(new Uint8Array(Buffer.concat(got)), data.subarray(10, 100_010));
 });
 
 test("a file is read straight into the bounce buffer and written straight from it", () => {
@@ -73,16 +73,16 @@ test("a file is read straight into the bounce buffer and written straight from i
     const input = openSync(join(folder, "in"), "r");
     const output = openSync(join(folder, `out-${location}`), "w");
     assert.equal(memory.copyFromFile(input, { offset: 7, size: data.length }), data.length);
-    assert.deepEqual(new Uint8Array(memory.read(data.length, { offset: 7 })), data);
+    same(new Uint8Array(memory.read(data.length, { offset: 7 })), data);
     assert.equal(memory.copyFromFile(input, { position: 1000, size: 500 }), 500);
-    assert.deepEqual(new Uint8Array(memory.read(500)), data.subarray(1000, 1500));
+    same(new Uint8Array(memory.read(500)), data.subarray(1000, 1500));
     assert.equal(memory.copyFromFile(input, { position: data.length - 100, offset: 0 }), 100, "a file that ends gives what it has");
-    assert.deepEqual(new Uint8Array(memory.read(100)), data.subarray(-100));
+    same(new Uint8Array(memory.read(100)), data.subarray(-100));
     memory.copyFromFile(input, { position: 0, size: data.length });
     assert.equal(memory.copyToFile(output, { size: data.length }), data.length);
     closeSync(input);
     closeSync(output);
-    assert.deepEqual(new Uint8Array(readFileSync(join(folder, `out-${location}`))), data);
+    same(new Uint8Array(readFileSync(join(folder, `out-${location}`))), data);
   }
   rmSync(folder, { recursive: true });
 });

@@ -1,8 +1,10 @@
+import { STATE_BUFFER_BYTES } from "../lib/abi/architecture.ts";
 import { buildNeff } from "../lib/neff/build.ts";
-import { parseNeff } from "../lib/neff/mod.ts";
+import { dmaReferences, parseNeff, readNeff, type ResolvedReference } from "../lib/neff/mod.ts";
 import { planNeff } from "../lib/plan/build.ts";
-import { type MemRefTable, memRefTable, setPlace } from "../lib/plan/mem_ref_table.ts";
+import { type MemRefTable, memRefTable, setPlace, setSize, sizeOf } from "../lib/plan/mem_ref_table.ts";
 import { resolveAddress, resolveAddresses } from "../lib/plan/resolve.ts";
+import { corpusModels, corpusPath } from "../tests/support/corpus.ts";
 import { compileC } from "./support/c.ts";
 import type { Suite } from "./support/harness.ts";
 
@@ -43,6 +45,46 @@ export async function run(suite: Suite): Promise<void> {
     await suite.row(`one at a time, ${of}`, () => oneByOne(table, references), { operations: REFERENCES, floor, atMost: 3, garbageAtMost: 0 });
     if (c !== undefined && into.some((address, index) => BigInt(address) !== wide.into[index])) throw new Error("C and TypeScript disagree");
   }
+  await realReferences(suite, c);
+}
+
+/** The references of all transfers of the real models, where the collection is at hand. */
+async function realReferences(suite: Suite, c: ReturnType<typeof compileC>): Promise<void> {
+  const sets: ReturnType<typeof realSet>[] = [];
+  for (const file of corpusModels()) {
+    const neff = await readNeff(corpusPath(`neff/${file}`));
+    planNeff(neff).forEach((plan, index) => sets.push(realSet(memRefTable(plan), [...dmaReferences(neff.subgraphs[index]!)])));
+  }
+  const operations = sets.reduce((sum, { ids }) => sum + ids.length, 0);
+  if (operations === 0) return;
+  const floor = `C loop, ${operations} references of real models`;
+  if (c === undefined) return;
+  await suite.row(floor, () => {
+    for (const { table, ids, wide } of sets) c["resolve_many"]!(table.records.view, ids, wide.offsets, wide.lengths, wide.into, ids.length);
+  }, { operations });
+  await suite.row(`many, ${operations} references of real models`, () => {
+    for (const { table, ids, ranges, into } of sets) resolveAddresses(table, ids, ranges, into);
+  }, { operations, floor, atMost: "Bun" in globalThis ? 1.5 : 2, garbageAtMost: 0 });
+}
+
+/** A subgraph's references; its variables lie end to end, without a device. */
+function realSet(table: MemRefTable, references: readonly ResolvedReference[]) {
+  let next = 0x4000000000;
+  for (let varId = 0; varId < table.count; varId++) {
+    const size = Math.max(sizeOf(table, varId), STATE_BUFFER_BYTES);
+    setSize(table, varId, size);
+    setPlace(table, varId, { address: next });
+    next += size;
+  }
+  const offsets = Float64Array.from(references, ({ reference }) => reference.offset);
+  const lengths = Float64Array.from(references, ({ reference }) => reference.extent);
+  return {
+    table,
+    ids: Uint32Array.from(references, ({ variable }) => variable!.varId),
+    ranges: { offsets, lengths },
+    into: new Float64Array(references.length),
+    wide: { offsets: BigUint64Array.from(offsets, BigInt), lengths: BigUint64Array.from(lengths, BigInt), into: new BigUint64Array(references.length) },
+  };
 }
 
 interface References {

@@ -29,7 +29,7 @@ export interface MemRefTable {
   readonly records: Pinned;
   /** The `ht_t`: head and 1024 bucket nodes. */
   readonly set: Pinned;
-  /** Per variable: the largest offset + length that resolves by an addition alone, −1 when none does. */
+  /** Per variable: the largest offset + length that resolves by an addition alone; −1 when none does, {@linkcode POINTER_LIMIT} for a staged pointer. */
   readonly limits: Float64Array;
   /** Per variable: the address of byte 0; meaningless where the limit is −1. */
   readonly addresses: Float64Array;
@@ -115,10 +115,8 @@ export function addressAt(table: MemRefTable, varId: number): number {
   return view.getUint32(at + 4, true) === ALL_ONES && view.getUint32(at, true) === ALL_ONES ? -1 : readU64(view, at);
 }
 
-/** Whether a type's address, when there is one, is that of a range of bytes. */
-function isRange(type: number): boolean {
-  return type !== MrType.PTR && type !== MrType.LIST && type !== MrType.PTR_TABLE;
-}
+/** The limit of a staged pointer: it resolves at offset 0 only, so that no addition may do. */
+export const POINTER_LIMIT = -2;
 
 /** Gives a variable its place. */
 export function setPlace(table: MemRefTable, varId: number, place: StagedPlace): void {
@@ -128,7 +126,7 @@ export function setPlace(table: MemRefTable, varId: number, place: StagedPlace):
   writeU64(view, at + STAGED.dmem, place.dmem ?? 0);
   writeU64(view, at + STAGED.memOffset, place.memOffset ?? 0);
   writeU64(view, at + STAGED.va, place.va ?? 0);
-  table.limits[varId] = isRange(typeOf(table, varId)) ? sizeOf(table, varId) : -1;
+  table.limits[varId] = typeOf(table, varId) === MrType.PTR ? POINTER_LIMIT : sizeOf(table, varId);
   table.addresses[varId] = place.address;
 }
 

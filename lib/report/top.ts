@@ -1,4 +1,5 @@
 /** The live view's rows: device → HBM → core → category and process, sorted, filtered, with rates. Pure. */
+import type { AppEntry } from "../driver/types.ts";
 import { type idScopes, type SysfsCore, type SysfsDevice, type SysfsMemory } from "./sysfs_memory.ts";
 
 /** A process that has a device open. */
@@ -15,6 +16,18 @@ export interface TopProcess {
   readonly deviceBytes: number | null;
   /** Host memory in bytes, or null. */
   readonly hostBytes: number | null;
+}
+
+/**
+ * Processes of a device as the driver lists them. Their cores are known for cores
+ * 0 to 3 only, and their bytes may include those of an earlier owner of the slot.
+ *
+ * @param nameOf a process's command, or null
+ */
+export function topProcesses(device: number, apps: readonly AppEntry[], nameOf: (pid: number) => string | null = () => null): readonly TopProcess[] {
+  return apps.map(({ pid, lockedCores, deviceBytes, hostBytes }) => ({
+    device, pid, name: nameOf(pid), cores: [0, 1, 2, 3].filter((core) => Math.floor(lockedCores / 2 ** core) % 2 === 1), deviceBytes, hostBytes,
+  }));
 }
 
 /** Everything at one moment. */

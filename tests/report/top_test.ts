@@ -6,7 +6,7 @@ import { openDeviceMemory } from "../../lib/dmem/mod.ts";
 import { openDevice } from "../../lib/driver/mod.ts";
 import { createFake } from "../../lib/fake/machine.ts";
 import { readSysfsMemory } from "../../lib/report/sysfs_memory.ts";
-import { type TopRow, topReport, topRows, type TopSample, topSorts } from "../../lib/report/top.ts";
+import { topProcesses, type TopRow, topReport, topRows, type TopSample, topSorts } from "../../lib/report/top.ts";
 import { topFrame } from "../../lib/report/top_screen.ts";
 
 const MIB = 2 ** 20;
@@ -39,6 +39,14 @@ test("rows go from device to HBM to core to category and process, with sums, pea
   ]);
   const core = topRows(now, before).find((row) => row.scope === "core" && row.device === 2 && row.core === 5)!;
   assert.deepEqual([core.peakBytes, core.globalCore, core.hbm], [8 * MIB, 21, 2]);
+});
+
+test("processes come from the driver's list, with the cores it knows of", () => {
+  const kernel = createFake({ product: "trn2" }).process();
+  const device = openDevice({ kernel });
+  assert.deepEqual(topProcesses(0, device.apps()).map(({ device: on, cores, name }) => [on, cores, name]), [[0, [], null]]);
+  const apps = [{ pid: 7, lockedCores: 0b1010, deviceBytes: 1, hostBytes: 2 }];
+  assert.deepEqual(topProcesses(3, apps, (pid) => `command ${pid}`), [{ device: 3, pid: 7, name: "command 7", cores: [1, 3], deviceBytes: 1, hostBytes: 2 }]);
 });
 
 test("a first sample has no rates, and time standing still gives none", () => {

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { buildPicture } from "../../../lib/report/map/build.ts";
 import { drawBars } from "../../../lib/report/bars.ts";
 import { topSorts } from "../../../lib/report/top.ts";
+import { runFile } from "../../support/run_code.ts";
 
 const docs = fileURLToPath(new URL("../../../docs/", import.meta.url));
 const page = readFileSync(`${docs}map.md`, "utf8");
@@ -26,11 +28,24 @@ test("the bars in the documentation are what is drawn", () => {
   assert.ok(page.includes(`\`\`\`text\n${drawBars(picture, { columns: 66, unicode: false }).split("\n\n")[0]}\n\`\`\``));
 });
 
-test("the names and modules the documentation speaks of exist", () => {
-  const root = `${docs}../`;
-  for (const [, path] of page.matchAll(/"neuron-dmem\/(lib\/[^"]+)"/g)) assert.ok(existsSync(root + path!), path!);
-  const sources = ["build", "check", "from_memory", "from_record"].map((name) => readFileSync(`${root}lib/report/map/${name}.ts`, "utf8")).join("\n") + readFileSync(`${root}lib/dmem/allocation_log.ts`, "utf8");
-  const names = ["buildPicture", "checkPicture", "deviceInput", "variableInputs", "chunkInputs", "replayRecord", "entriesOfLog", "parseAllocationLog"];
-  for (const name of names) assert.ok(page.includes(name) && new RegExp(`export function ${name}\\b`).test(sources), name);
+test("the script in the documentation runs and prints what it says", () => {
+  const code = /```ts\n(.*?)```/s.exec(page)![1]!;
+  const says = /\/\/ (\d[\d ]*)$/m.exec(code)![1];
+  const file = join(mkdtempSync(join(fileURLToPath(new URL(".", import.meta.url)), "example-")), "example.ts");
+  try {
+    writeFileSync(file, code.replace('"neuron-dmem/map"', JSON.stringify(new URL("../../../lib/report/map/mod.ts", import.meta.url).href)));
+    const { code: status, stdout, stderr } = runFile(file);
+    assert.deepEqual([status, stdout.trim()], [0, says], stderr);
+  } finally {
+    rmSync(dirname(file), { recursive: true });
+  }
+  const { exports } = JSON.parse(readFileSync(`${docs}../package.json`, "utf8")) as { exports: Record<string, string> };
+  assert.equal(exports["./map"], "./lib/report/map/mod.ts");
+});
+
+test("the functions the documentation speaks of are exported", async () => {
+  const names = ["buildPicture", "checkPicture", "deviceInput", "variableInputs", "chunkInputs", "replayRecord", "entriesOfLog"];
+  const exported = await import("../../../lib/report/map/mod.ts") as Record<string, unknown>;
+  for (const name of names) assert.ok(page.includes(name) && typeof exported[name] === "function", name);
   assert.ok(page.includes(`order: ${topSorts.join(", ")}; reversed`));
 });

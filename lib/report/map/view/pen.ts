@@ -1,4 +1,4 @@
-/** Drawing helpers. Part of the page. */
+/** Pens, labels and hatching. Part of the page. */
 import type { PageElement, PageFunction, Pen } from "./dom.ts";
 import type { View } from "./state.ts";
 import { isLight, shorten } from "./text.ts";

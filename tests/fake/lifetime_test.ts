@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { fstatSync } from "node:fs";
+import { statSync } from "node:fs";
 import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
 import type { Mapping } from "../../ffi/mapping.ts";
 import { MapFlag, Protection } from "../../ffi/native.ts";
+import { MemCategory } from "../../lib/abi/driver_enums.ts";
 import { createFake, type FakeMachine } from "../../lib/fake/machine.ts";
 import { Client, descriptorCount, fakeMappings, openClient, pattern, READ_WRITE } from "./client.ts";
 
@@ -32,6 +33,11 @@ function state(machine: FakeMachine) {
     stores: device.stores.map(({ pid }) => pid),
     processes: machine.processes.length,
   };
+}
+
+/** Pieces of 512 bytes that the memory of device 0 takes up. */
+function blocksOf(machine: FakeMachine): number {
+  return statSync(`/proc/self/fd/${machine.device().backing.fd}`).blocks;
 }
 
 test("C-009 two processes on one device have chunks, figures and cores of their own, and neither's end touches the other", () => {
@@ -174,7 +180,7 @@ function step(client: Client, handles: number[], mappings: Mapping[], random: (b
   const steps: readonly (() => void)[] = [
     () => void handles.push(client.alloc(1 + random(3 * MIB), { core: random(8), hbm: random(4), align: random(2) * 65536 })),
     () => void handles.push(client.alloc(1 + random(MIB), { host: true, category: 2 })),
-    () => void handles.push(client.alloc(MIB, { category: 15 })),
+    () => void handles.push(client.alloc(MIB, { category: MemCategory.CONTIGUOUS_SCRATCHPAD_DEVICE })),
     () => void client.free(handle),
     () => void client.write(handle, random(4096), pattern(random(9000))),
     () => void client.send("MEMSET64", { memHandle: handle, offset: 0, value: 7, size: 4096 }),
@@ -247,7 +253,7 @@ test("freed memory goes back to the system and reads as zero; with retainFreed i
   for (const retainFreed of [false, true]) {
     using bench = openClient({ retainFreed });
     const { client, machine } = bench;
-    const blocks = () => fstatSync(machine.device().backing.fd).blocks;
+    const blocks = () => blocksOf(machine);
     const handle = client.alloc(MIB);
     client.write(handle, 0, pattern(MIB));
     const used = blocks();
@@ -270,5 +276,5 @@ test("a store through a mapping is in the chunk, and memory touched only there i
   assert.deepEqual(client.read(handle, 2 * MIB - 5000, 5000), pattern(5000));
   mapping.close();
   client.free(handle);
-  assert.equal(fstatSync(machine.device().backing.fd).blocks, 0);
+  assert.equal(blocksOf(machine), 0);
 });

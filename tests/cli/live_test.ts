@@ -17,12 +17,12 @@ after(() => rmSync(folder, { recursive: true }));
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const program = "Deno" in globalThis ? ["run", "-A", "--no-check", "lib/cli/main.ts"] : ["lib/cli/main.ts"];
 
-/** A fake host with 3 MiB of code on core 5 of device 3, exported to files. */
+/** A fake host with 3 MiB of code on core 1 of device 3, exported to files. */
 function host() {
-  const machine = createFake({ product: "trn2", devices: [0, 3] });
+  const machine = createFake({ product: "trn1", devices: [0, 3] });
   const files = machine.sysfs.export(folder);
   const device = openDevice({ kernel: machine.kernel(), index: 3 });
-  device.alloc({ size: 3 * 2 ** 20, align: 0, host: false, hbm: 2, core: 5, category: MemCategory.CODE_DEVICE });
+  device.alloc({ size: 3 * 2 ** 20, align: 0, host: false, hbm: 1, core: 1, category: MemCategory.CODE_DEVICE });
   files.refresh();
   return { machine, device, [Symbol.dispose]: () => machine.close() };
 }
@@ -30,8 +30,8 @@ function host() {
 test("top --json and --once show one sample of a sysfs tree, sorted and filtered", async () => {
   using _host = host();
   const report = await commandJson<TopReport>("top", "--sysfs", folder);
-  const row = report.rows.find(({ scope, device, core }) => scope === "core" && device === 3 && core === 5);
-  assert.deepEqual([row?.globalCore, row?.hbm, row?.usedBytes, row?.rate], [29, 2, 3 * 2 ** 20, null]);
+  const row = report.rows.find(({ scope, device, core }) => scope === "core" && device === 3 && core === 1);
+  assert.deepEqual([row?.globalCore, row?.hbm, row?.usedBytes, row?.rate], [7, 1, 3 * 2 ** 20, null]);
   const sorted = await commandJson<TopReport>("top", "--sysfs", folder, "--sort", "used");
   assert.equal(sorted.rows.find(({ scope }) => scope === "device")?.device, 3);
   const filtered = await commandJson<TopReport>("top", "--sysfs", folder, "--filter", "model_code");

@@ -13,27 +13,27 @@ const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-mem-"));
 after(() => rmSync(folder, { recursive: true }));
 
 test("mem shows what a fake machine's processes hold, from its sysfs files, by device, HBM, core and category", async () => {
-  using machine = createFake({ product: "trn2", devices: [0, 3] });
+  using machine = createFake({ product: "trn1", devices: [0, 3] });
   const files = machine.sysfs.export(folder);
   using device = openDevice({ kernel: machine.kernel(), index: 3 });
-  device.alloc({ size: 3 * 2 ** 20, align: 0, host: false, hbm: 2, core: 5, category: MemCategory.CODE_DEVICE });
-  device.alloc({ size: 2 ** 20, align: 0, host: false, hbm: 2, core: 5, category: MemCategory.TENSORS_DEVICE });
+  device.alloc({ size: 3 * 2 ** 20, align: 0, host: false, hbm: 1, core: 1, category: MemCategory.CODE_DEVICE });
+  device.alloc({ size: 2 ** 20, align: 0, host: false, hbm: 1, core: 1, category: MemCategory.TENSORS_DEVICE });
   device.alloc({ size: 8192, align: 0, host: true, hbm: 0, core: 0, category: MemCategory.DMA_RINGS_HOST });
   files.refresh();
   const report = await commandJson<MemoryReport>("mem", "--sysfs", folder);
   assert.equal(report.driverVersion, "2.24.7.0");
   assert.deepEqual(report.devices.map(({ device: index }) => index), [0, 3]);
-  const core = report.devices[1]?.cores[5];
-  assert.deepEqual([core?.core, core?.globalCore, core?.hbm, core?.device.usedBytes], [5, 29, 2, 4 * 2 ** 20]);
+  const core = report.devices[1]?.cores[1];
+  assert.deepEqual([core?.core, core?.globalCore, core?.hbm, core?.device.usedBytes], [1, 7, 1, 4 * 2 ** 20]);
   const used = core?.categories.filter(({ usedBytes }) => usedBytes !== 0).map(({ category, usedBytes }) => [category, usedBytes]);
   assert.deepEqual(used, [["model_code", 3 * 2 ** 20], ["tensors", 2 ** 20]]);
-  assert.equal(report.devices[1]?.hbms[2]?.usedBytes, 4 * 2 ** 20);
+  assert.equal(report.devices[1]?.hbms[1]?.usedBytes, 4 * 2 ** 20);
   assert.match(report.scope, /all processes/);
   // Host memory stands beside device memory: a load can fail for lack of either.
   assert.ok((report.host?.totalBytes ?? 0) > 0);
   const { out } = await command("mem", "--sysfs", folder);
-  assert.match(out, /^device 3 \(trn2\) +4\.00 MiB/m);
-  assert.match(out, /^ {4}core 5 \(global 29\) +4\.00 MiB +4\.00 MiB/m);
+  assert.match(out, /^device 3 \(trn1\) +4\.00 MiB/m);
+  assert.match(out, /^ {4}core 1 \(global 7\) +4\.00 MiB +4\.00 MiB/m);
   assert.match(out, /^ {6}model_code +3\.00 MiB/m);
   assert.match(out, /^ {4}dma_rings +8\.00 KiB/m);
   assert.match(out, /^host memory: .* free/m);

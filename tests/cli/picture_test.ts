@@ -85,9 +85,9 @@ test("load --map and fit --map draw bars no wider than the terminal", async () =
   for (const argv of [["load", "samples/mlp.neff"], ["fit", "samples/mlp.neff", "--instance", "trn1.2xlarge"]]) {
     const { out } = await command(...argv, "--map");
     const bars = out.split("\n").filter((line) => /^[▕|].*[▏|]$/.test(line));
-    assert.ok(bars.length > 0, argv[0]);
-    assert.ok(bars.every((line) => [...line].length === 80), argv[0]);
-    assert.ok(!(await command(...argv)).out.includes(bars[0]!), argv[0]);
+    assert.ok(bars.length > 0, argv.join(" "));
+    assert.ok(bars.every((line) => [...line].length === 80), argv.join(" "));
+    assert.ok(!(await command(...argv)).out.includes(bars[0]!), argv.join(" "));
   }
 });
 

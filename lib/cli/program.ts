@@ -150,8 +150,8 @@ function addMemoryCommands(program: Command, wrap: Wrap): void {
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./copy.ts")).copy));
   program.command("replay <log>")
-    .description("tell whether the allocations of a log would fit HBMs of another size (exit code 1 when they would not)")
-    .addOption(new Option("--hbm-size <size>", "bytes of each HBM, for example 16GiB").argParser(size).makeOptionMandatory())
+    .description("tell whether the allocations of a log would fit HBMs of another size, or (for a log of fake --record) whether the fake answers as it did (exit code 1 when not)")
+    .addOption(new Option("--hbm-size <size>", "bytes of each HBM, for example 16GiB; needed for allocations").argParser(size))
     .addOption(jsonOption())
     .action(wrap(async () => (await import("./replay.ts")).replay));
 }
@@ -170,6 +170,7 @@ function addFakeCommands(program: Command, wrap: Wrap): void {
     .addOption(new Option("--fault <request:nth:action>", "make calls fail: MEM_ALLOC_V2MT64:3:ENOMEM, *:1%:EIO, open:1:die, MEM_BUF_COPY64:*:short, MEM_COPY:2+:20ms; may be repeated").argParser(several))
     .addOption(new Option("--latency <time>", "how long every request takes, for example 200us").argParser(milliseconds))
     .addOption(new Option("--seed <N>", "for faults by chance").argParser(integer))
+    .addOption(new Option("--record <file>", "write a log of all requests, which replay reads"))
     .addOption(new Option("--machine <name>", "share a machine with other programs that name it"))
     .action(wrap(async () => (await import("./fake.ts")).fake));
   program.command("conformance <recording...>")

@@ -4,16 +4,45 @@ import { NeuronError } from "../../ffi/error.ts";
 import { parseAllocationLog } from "../dmem/allocation_log.ts";
 import { replay as replayLog } from "../dmem/replay.ts";
 import { replayText } from "../report/replay_report.ts";
-import { ExitCode } from "./failure.ts";
+import { ExitCode, UsageError } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
-/** `replay LOG`: would recorded allocations fit HBMs of another size? Exit code 1 when they would not. @throws {LogFormatError} */
+/**
+ * `replay LOG`: would recorded allocations fit HBMs of another size? For a log of requests
+ * (`fake --record`): does the fake answer them as it did? Exit code 1 when not.
+ *
+ * @throws {LogFormatError} for a log that cannot be understood
+ */
 export async function replay(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
   const file = args[0]!;
-  const result = replayLog(parseAllocationLog(await readText(file)), { hbmSize: options["hbmSize"] as number });
-  if (options["json"] === true) printJson(terminal, { file, ...result });
+  const json = options["json"] === true;
+  const text = await readText(file);
+  if (text.startsWith('{"format":"neuron-dmem request log')) return await replayRequestLog(terminal, { file, text, json });
+  const hbmSize = options["hbmSize"] as number | undefined;
+  if (hbmSize === undefined) throw new UsageError("Cannot replay allocations without the size of the HBMs", { hint: "Give --hbm-size, for example --hbm-size 16GiB." });
+  const result = replayLog(parseAllocationLog(text), { hbmSize });
+  if (json) printJson(terminal, { file, kind: "allocations", ...result });
   else terminal.print(replayText(result, file, emphasisOf(terminal)));
   return result.fits ? ExitCode.OK : ExitCode.REFUSED;
+}
+
+async function replayRequestLog(terminal: Terminal, { file, text, json }: { readonly file: string; readonly text: string; readonly json: boolean }): Promise<number> {
+  const [{ createFake }, { replayRequests }] = await Promise.all([import("../fake/machine.ts"), import("../fake/recorder.ts")]);
+  const { calls, difference } = understood(file, () => replayRequests(text.split("\n"), createFake));
+  if (json) printJson(terminal, { file, kind: "requests", calls, difference: difference ?? null });
+  else if (difference === undefined) terminal.print(terminal.green(`${calls} calls answered as recorded`));
+  else terminal.print(terminal.red(`${calls} calls answered as recorded, then call ${difference.call} (${difference.name}) otherwise: ${difference.what}`));
+  return difference === undefined ? ExitCode.OK : ExitCode.REFUSED;
+}
+
+/** A line that is no JSON is a damaged log, not a defect. */
+function understood<T>(file: string, action: () => T): T {
+  try {
+    return action();
+  } catch (error) {
+    if (error instanceof SyntaxError) throw new NeuronError(`Cannot read ${file}: a line is no JSON (${error.message})`, { hint: "The log was cut off, or edited.", cause: error });
+    throw error;
+  }
 }
 
 /** The text of a file a command was given, or of standard input for `-`. @throws {NeuronError} when it cannot be read */

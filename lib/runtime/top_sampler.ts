@@ -4,7 +4,7 @@ import { NeuronError } from "../../ffi/error.ts";
 import { openDevice } from "../driver/device.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import { readSysfsMemory, type SysfsMemoryOptions } from "../report/sysfs_memory.ts";
-import type { TopProcess, TopSample } from "../report/top.ts";
+import { type TopProcess, topProcesses, type TopSample } from "../report/top.ts";
 
 /** Takes samples. */
 export interface TopSampler extends Disposable {
@@ -36,17 +36,10 @@ export function topSampler(kernel: Kernel, options: TopSamplerOptions = {}): Top
   };
 }
 
-function processesOf(kernel: Kernel, device: NeuronDevice): TopProcess[] {
-  return device.apps().map(({ pid, lockedCores, deviceBytes, hostBytes }) => {
+function processesOf(kernel: Kernel, device: NeuronDevice): readonly TopProcess[] {
+  return topProcesses(device.index, device.apps(), (pid) => {
     const command = kernel.kind === "fake" ? -1 : kernel.readText(`/proc/${pid}/comm`);
-    return {
-      device: device.index,
-      pid,
-      name: typeof command === "string" ? command.trim() : null,
-      cores: [0, 1, 2, 3].filter((core) => (lockedCores & (1 << core)) !== 0),
-      deviceBytes,
-      hostBytes,
-    };
+    return typeof command === "string" ? command.trim() : null;
   });
 }
 

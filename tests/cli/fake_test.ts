@@ -54,6 +54,25 @@ test("planned faults and small HBMs reach the program", { skip }, () => {
   assert.match(small.stderr, /^error: Cannot allocate 128\.000MB in HBM 0 .*ENOMEM/);
 });
 
+test("a recorded run is answered the same when it is replayed, and a changed log is noticed", { skip }, async () => {
+  const log = join(folder, "requests.jsonl");
+  assert.equal(runCommand(["fake", "--arch", "trn1", "--record", log, "--", ...self, "load", "samples/mlp.neff"]).code, 0);
+  const { kind, calls, difference } = await commandJson<{ kind: string; calls: number; difference: unknown }>("replay", log);
+  assert.deepEqual([kind, difference], ["requests", null]);
+  assert.ok(calls > 20, `${calls}`);
+  const lines = readFileSync(log, "utf8").split("\n");
+  const at = lines.findIndex((line) => line.includes('"MEM_ALLOC') && line.includes('"ret":0'));
+  lines[at] = lines[at]!.replace('"ret":0', '"ret":-12');
+  writeFileSync(log, lines.join("\n"));
+  const changed = await command("replay", log);
+  assert.equal(changed.code, 1);
+  assert.match(changed.out, /\(MEM_ALLOC\w*\) otherwise: result 0, recorded -12/);
+  writeFileSync(log, lines.join("\n").slice(0, -200));
+  const cut = await command("replay", log);
+  assert.equal(cut.code, 1);
+  assert.doesNotMatch(cut.err, /internal error/);
+});
+
 test("settings no machine can have are refused", async () => {
   assert.equal((await command("fake")).code, 2);
   assert.equal((await command("fake", "--arch", "trn9", "--", "true")).code, 2);

@@ -92,6 +92,22 @@ test("copies on several logical cores, extra memory and mixed models are predict
   }
 });
 
+test("a contiguous arena that cannot grow past another core's page is predicted too: what lies beyond is private", async () => {
+  const scratch = (first: number, second: number) => model([
+    [...LEAST, { name: "v", type: "virtual", size: 8, offset: 0 }, { name: "end", type: "virtual", size: 10 * MIB, offset: first - 10 * MIB }],
+    [...LEAST, { name: "end", type: "virtual", size: 10 * MIB, offset: second - 10 * MIB }],
+  ]);
+  const set = [scratch(100 * MIB, 50 * MIB), scratch(300 * MIB, 20 * MIB), scratch(64 * MIB, 200 * MIB)];
+  using neuron = openNeuron({ fake: "trn2", lnc: 2, scratchpad: { contiguous: true }, env: {} });
+  const loaded = await load(neuron.logicalCore(0), set);
+  const answer = fit(set, { instance: "trn2.3xlarge", lnc: 2, scratchpad: "contiguous" });
+  assert.deepEqual(answer.cores.map(({ usage }) => usage), neuron.logicalCore(0).cores.map(ledgerOf));
+  // Core 0 stays at 2 pages once core 1 has one below; core 1 has the last page and grows.
+  assert.deepEqual(answer.cores.map(({ usage }) => [usage.SCRATCHPAD, usage.SCRATCHPAD_NOT_SHARED]), [[2 * 64 * MIB, 10 * MIB], [4 * 64 * MIB, undefined]]);
+  await loaded.unload();
+  assert.deepEqual(neuron.logicalCore(0).cores.map(ledgerOf), [{ POOL_STDIO: 1088 }, { POOL_STDIO: 1088 }]);
+});
+
 test("a set fits by the answer exactly when loading it works: random sets around the limit of a small HBM, in both scratchpad modes", async () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
   console.log(`seed ${seed}`);

@@ -1,5 +1,6 @@
 // How programs under a fake begin and end: exit codes, signals, kills, and what is left afterwards.
 import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { test } from "node:test";
@@ -117,6 +118,53 @@ test("killing the program at any moment of its life ends the run and leaves noth
       assert.equal(signal, "SIGKILL");
     }
   });
+});
+
+/** Waits until a process is gone, or is a zombie of somebody else. */
+async function gone(pid: number): Promise<boolean> {
+  for (let attempt = 0; attempt < 400; attempt++) {
+    try {
+      if (/^State:\tZ/m.test(readFileSync(`/proc/${pid}/status`, "latin1"))) return true;
+    } catch {
+      return true;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  return false;
+}
+
+/** Starts a runner in a process of its own. Returns it, and the id of its program once that runs. */
+async function startRunner(extra: object): Promise<{ readonly runner: ChildProcess; readonly program: number }> {
+  const [file, ...words] = runnerCommand({ ...options, ...extra }, ["sh", "-c", "echo $$; exec sleep 1000"]);
+  const runner = spawn(file!, words, { stdio: ["ignore", "pipe", "ignore"] });
+  const program = await new Promise<number>((resolve) => runner.stdout!.once("data", (data: Buffer) => resolve(Number(data))));
+  return { runner, program };
+}
+
+test("killing the runner kills the program", { skip: skipShim, ...quiet }, async () => {
+  for (const extra of [{}, { machine: `killed-${process.pid}` }]) {
+    const { runner, program } = await startRunner(extra);
+    runner.kill("SIGKILL");
+    assert.ok(await gone(program), "the program went on");
+  }
+});
+
+test("killing the host of a named machine ends its programs", { skip: skipShim, ...quiet }, async () => {
+  const machine = `host-${process.pid}`;
+  const { runner, program } = await startRunner({ machine });
+  const ended = new Promise((resolve) => runner.once("exit", resolve));
+  const host = readdirSync("/proc").filter((name) => /^\d+$/.test(name)).find((pid) => {
+    try {
+      const command = readFileSync(`/proc/${pid}/cmdline`, "latin1");
+      return command.includes("host_process.ts") && command.includes(`/machine/${machine}\0`);
+    } catch {
+      return false;
+    }
+  });
+  assert.ok(host !== undefined);
+  process.kill(Number(host), "SIGKILL");
+  assert.ok(await gone(program), "the program went on");
+  await ended;
 });
 
 test("a request that a real driver would not survive ends the program with SIGABRT and says so", { skip: skipPython, ...quiet }, async () => {

@@ -13,6 +13,7 @@ const parts: Readonly<Record<string, string>> = {
   duplicates: "closing a duplicate detaches the process, however it was made",
   threads: "the threads of a program are one process to the driver",
   foreign_mapping: "mappings begin with their chunk, are read only for other processes and not inherited",
+  locks: "a request that waits for another process keeps only its caller waiting",
   sent: "a descriptor sent over a socket works in the receiver",
   sysfs: "the driver's files in /sys are the fake's, by every kind of path, and current",
 };

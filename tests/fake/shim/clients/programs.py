@@ -259,5 +259,39 @@ def sysfs():
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == 6, "zeroing a counter is refused loudly"
 
 
+def locks():
+    enter_read, enter_write, downgrade = 0x40084E51, 0x40084E53, 0x40084E54
+    lock = struct.pack("<I32s", 0, b"one model")
+    fd = node()
+    fcntl.ioctl(fd, enter_write, lock)
+    ready, go = os.pipe(), os.pipe()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        mine = node()
+        os.write(ready[1], b"x")
+        # Waits for the writer, who gets on with other things meanwhile.
+        os._exit(errno_of(fcntl.ioctl, mine, enter_read, lock))
+    os.read(ready[0], 1)
+    for _ in range(50):
+        version(fd)
+    assert os.waitpid(pid, os.WNOHANG) == (0, 0), "the reader waits"
+    fcntl.ioctl(fd, downgrade, lock)
+    # Long before its time is up it is told that the lock is another process's.
+    assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == errno.ENOENT
+    # A process that is killed while it waits gets nothing.
+    pid = os.fork()
+    if pid == 0:
+        fcntl.ioctl(node(), enter_write, lock)
+        os._exit(0)
+    for _ in range(50):
+        version(fd)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    fcntl.ioctl(fd, 0x40084E52, lock)
+    # EALREADY says that the lock is held.
+    assert errno_of(fcntl.ioctl, fd, enter_write, lock) in (0, errno.EALREADY)
+
+
 globals()[sys.argv[1]]()
 print("ok")

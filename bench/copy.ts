@@ -1,0 +1,89 @@
+import { MapFlag, native, Protection } from "../ffi/mod.ts";
+import { Mapping } from "../ffi/mapping.ts";
+import { openDeviceMemory } from "../lib/dmem/mod.ts";
+import type { DeviceMemory, Dmem } from "../lib/dmem/types.ts";
+import { openDevice } from "../lib/driver/mod.ts";
+import { createFake } from "../lib/fake/machine.ts";
+import type { FakeOptions } from "../lib/fake/options.ts";
+import type { Suite } from "./support/harness.ts";
+
+const MIB = 2 ** 20;
+/** Bytes per copy; `NEURON_DMEM_BENCH_COPY_SIZES` replaces them. */
+const SIZES = process.env["NEURON_DMEM_BENCH_COPY_SIZES"]?.split(",").map(Number) ?? [4096, 65_536, MIB, 16 * MIB, 128 * MIB, 1024 * MIB];
+/** From here on the rates are promised. */
+const LARGE = MIB;
+
+/** Moving bytes between host and device, every way there is, against one memcpy between the same kinds of memory. */
+export async function run(suite: Suite): Promise<void> {
+  const most = Math.max(...SIZES);
+  const host = new Uint8Array(most).fill(1);
+  using reference = sharedMemory(most);
+  for (const size of SIZES) {
+    const bytes = host.subarray(0, size);
+    const target = reference.bytes(0, size);
+    const rate = { bytes: size, milliseconds: size > 100 * MIB ? 1500 : 400 };
+    await suite.row(floorOf(size), () => target.set(bytes), { ...rate, label: "host" });
+    await ways(suite, bytes, rate);
+  }
+}
+
+const floorOf = (size: number) => `memcpy ${sizeName(size)}`;
+
+interface Rate {
+  readonly bytes: number;
+  readonly milliseconds: number;
+}
+
+async function ways(suite: Suite, bytes: Uint8Array, rate: Rate): Promise<void> {
+  const size = bytes.length;
+  const common = { ...rate, label: "fake", floor: floorOf(size) } as const;
+  const large = size >= LARGE;
+  await onDevice(size, {}, { zeroCopy: false }, async (memory) => {
+    memory.copyIn(bytes);
+    await suite.row(`staged in ${sizeName(size)}`, () => memory.copyIn(bytes), { ...common, ...(large ? { atLeast: 0.48 } : {}), ...(large ? { garbageAtMost: 1024 } : {}) });
+    await suite.row(`staged out ${sizeName(size)}`, () => memory.copyOut(bytes), { ...common, ...(large ? { atLeast: 0.48 } : {}) });
+    const mapped = memory.map();
+    await suite.row(`mmap in ${sizeName(size)}`, () => mapped.set(bytes), { ...common, ...(large ? { atLeast: 0.95 } : {}) });
+    await suite.row(`mmap out ${sizeName(size)}`, () => bytes.set(mapped), { ...common, ...(large ? { atLeast: 0.95 } : {}) });
+    await suite.row(`stream in ${sizeName(size)}`, () => memory.copyFromStream(pieces(bytes)), common);
+  });
+  await onDevice(size, {}, { zeroCopy: true }, async (memory) => {
+    memory.copyIn(bytes);
+    await suite.row(`zero-copy in ${sizeName(size)}`, () => memory.copyIn(bytes), { ...common, ...(large ? { atLeast: 0.95 } : {}) });
+    await suite.row(`zero-copy out ${sizeName(size)}`, () => memory.copyOut(bytes), { ...common, ...(large ? { atLeast: 0.95 } : {}) });
+  });
+  await onDevice(size, { driverVersion: "2.29" }, { zeroCopy: true }, async (memory, all) => {
+    memory.copyIn(bytes);
+    await suite.row(`batch in ${sizeName(size)}`, () => all.batchIn([{ memory, operations: [{ offset: 0, buffer: bytes }] }]), common);
+  });
+}
+
+/** Runs `measured` with `size` bytes of a fresh fake's memory. */
+async function onDevice(size: number, fakeOptions: Partial<FakeOptions>, options: { readonly zeroCopy: boolean }, measured: (memory: Dmem, all: DeviceMemory) => Promise<void>): Promise<void> {
+  using fake = createFake({ product: "trn2", ...fakeOptions });
+  const device = openDevice({ kernel: fake.kernel(), index: 0 });
+  using memory = openDeviceMemory(device, { cores: [0], ...options });
+  await measured(memory.core(0).alloc({ size, usage: "WEIGHT" }), memory);
+  device.close();
+}
+
+async function* pieces(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += MIB) yield bytes.subarray(at, at + MIB);
+}
+
+/** Memory of the kind a fake device has: pages of a file in memory, all touched. */
+function sharedMemory(length: number): Mapping {
+  const system = native();
+  const fd = system.memfdCreate("bench", 1);
+  system.ftruncate(fd, length);
+  const address = system.mmap(length, Protection.READ | Protection.WRITE, MapFlag.SHARED, fd, 0);
+  system.close(fd);
+  if (address < 0) throw new Error(`mmap failed: ${-address}`);
+  const mapping = new Mapping(address, length);
+  mapping.bytes(0, length).fill(1);
+  return mapping;
+}
+
+function sizeName(size: number): string {
+  return size >= 1024 * MIB ? `${size / MIB / 1024} GiB` : size >= MIB ? `${size / MIB} MiB` : `${size / 1024} KiB`;
+}

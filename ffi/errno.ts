@@ -65,7 +65,12 @@ export const Errno: { readonly [name: string]: number } & {
   readonly ETIMEDOUT: 110; readonly EALREADY: 114; readonly ENOTSUPP: 524;
 } = Object.freeze(Object.fromEntries(TABLE.map(([number, name]) => [name, number]))) as typeof Errno;
 
-/** The symbolic name of an errno number (`"ENOMEM"`), or `"errno N"` for one without a name. */
+/**
+ * The symbolic name of an errno number (`"ENOMEM"`), or `"errno N"` for one without a name.
+ *
+ * @example
+ * console.log(errnoName(12)); // → ENOMEM
+ */
 export function errnoName(errno: number): string {
   return BY_NUMBER.get(errno)?.name ?? `errno ${errno}`;
 }

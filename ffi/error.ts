@@ -3,6 +3,16 @@
  *
  * A message says what could not be done and why, with the numbers; `hint` says
  * what to try; `details` carries the same numbers for programs.
+ *
+ * @example
+ * using neuron = openNeuron({ fake: "trn2" });
+ * try {
+ *   neuron.core(99);
+ * } catch (error) {
+ *   if (!(error instanceof NeuronError)) throw error;
+ *   console.log(error.message); // → Cannot find core 99: this process has 8, counted from 0
+ *   console.log(error.hint); // → Its cores are nd0:nc0, …
+ * }
  */
 export class NeuronError extends Error {
   override name = "NeuronError";

@@ -28,7 +28,13 @@ export interface Kernel {
   list(path: string): readonly string[] | number;
 }
 
-/** The Linux kernel, through libc. @throws {UnsupportedRuntimeError} outside Linux */
+/**
+ * The Linux kernel, through libc. @throws {UnsupportedRuntimeError} outside Linux
+ *
+ * @example
+ * const { devices, problem } = discoverDevices(linuxKernel());
+ * console.log(`${devices.length} devices, ${problem ?? "no problem"}`);
+ */
 export function linuxKernel(): Kernel {
   const system = native();
   return {

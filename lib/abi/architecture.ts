@@ -77,7 +77,13 @@ function v3(product: "trn2" | "trn3", hbmSize: number, parts: Pick<Geometry, "ta
   };
 }
 
-/** Every product this package knows. */
+/**
+ * Every product this package knows.
+ *
+ * @example
+ * const { coresPerDevice, hbms } = geometries.trn2;
+ * console.log(`${coresPerDevice} cores, ${hbms.length} HBMs of ${hbms[0]!.size / GiB} GiB`); // → 8 cores, 4 HBMs of 24 GiB
+ */
 export const geometries: Readonly<Record<Product, Geometry>> = {
   inf2: v2("inf2", "NDv3", "Inf2", "Inferentia2", "1d0f:7264"),
   trn1: v2("trn1", "NDv2", "Trn1", "Trainium1", "1d0f:7164"),

@@ -7,7 +7,13 @@ import type { Fields, Struct } from "../../ffi/layout.ts";
  */
 export type RequestForm = "struct" | "pointer" | "scalar" | "none";
 
-/** One ioctl request of the Neuron driver, as data. */
+/**
+ * One ioctl request of the Neuron driver, as data.
+ *
+ * @example
+ * console.log(requests.MEM_ALLOC_V2MT64.hex); // → 0x80384E66
+ * console.log(requests.MEM_ALLOC_V2MT64.argument.offsets.size); // → 0
+ */
 export interface Request<F extends Fields = Fields> {
   /** The C name without `NEURON_IOCTL_`. */
   readonly name: string;

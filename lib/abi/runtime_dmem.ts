@@ -211,7 +211,12 @@ export const NrtStatus = {
 
 const STATUS_NAMES = new Map<number, string>(Object.entries(NrtStatus).map(([name, value]) => [value, `NRT_${name}`]));
 
-/** The C name of a result code (`"NRT_RESOURCE"`), or `"NRT_STATUS n"` for one without a name. */
+/**
+ * The C name of a result code (`"NRT_RESOURCE"`), or `"NRT_STATUS n"` for one without a name.
+ *
+ * @example
+ * console.log(nrtStatusName(4)); // → NRT_RESOURCE
+ */
 export function nrtStatusName(status: number): string {
   return STATUS_NAMES.get(status) ?? `NRT_STATUS ${status}`;
 }

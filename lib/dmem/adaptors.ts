@@ -45,7 +45,16 @@ function zero(): Counter {
   return { currentBytes: 0, peakBytes: 0, totalBytes: 0, currentCount: 0, peakCount: 0, totalCount: 0, failedCount: 0 };
 }
 
-/** Counts allocations: bytes charged and their number, current, peak and total, in nested scopes. */
+/**
+ * Counts allocations: bytes charged and their number, current, peak and total, in nested scopes.
+ *
+ * @example
+ * const counts = statistics();
+ * using neuron = openNeuron({ fake: "trn2", layers: [counts] });
+ * counts.push();
+ * neuron.core(0).alloc(1 * MiB).close();
+ * console.log(counts.pop().peakBytes / MiB); // → 1
+ */
 export function statistics(): StatisticsLayer {
   const scopes: Counter[] = [zero()];
   const top = () => scopes[scopes.length - 1]!;
@@ -96,6 +105,14 @@ export interface LimitLayer extends AllocatorLayer {
  * Refuses device allocations that would bring a core above a number of bytes,
  * with status 4 as if the device were full. One layer object on several
  * allocators makes them share the limit.
+ *
+ * @example
+ * using neuron = openNeuron({ fake: "trn2", layers: [limit({ perCore: 8 * GiB })] });
+ * try {
+ *   neuron.core(0).alloc(9 * GiB);
+ * } catch (error) {
+ *   console.log((error as MemoryError).statusName); // → NRT_RESOURCE
+ * }
  */
 export function limit({ perCore }: { readonly perCore: number }): LimitLayer {
   if (!(perCore >= 0)) throw new ArgumentError(`Cannot limit device memory to ${perCore} bytes per core`);
@@ -138,7 +155,20 @@ export interface FaultLayer extends AllocatorLayer {
   readonly fired: number;
 }
 
-/** Makes planned allocations fail as the driver's errno would: ENOMEM with status 4 (device) or 11 (host), anything else with 1. */
+/**
+ * Makes planned allocations fail as the driver's errno would: ENOMEM with status 4 (device) or 11 (host), anything else with 1.
+ *
+ * @example
+ * const fault = faults({ nth: 1 });
+ * using neuron = openNeuron({ fake: "trn2" });
+ * const allocator = withLayers(neuron.core(0).global, [fault]);
+ * try {
+ *   allocator.alloc({ size: 4096, usage: "TENSOR" });
+ * } catch (error) {
+ *   console.log((error as Error).message); // → Cannot allocate 4096 bytes for core 0: ENOMEM (12), …
+ * }
+ * console.log(fault.fired); // → 1
+ */
 export function faults({ nth, times = 1, errno = Errno.ENOMEM }: AllocationFault): FaultLayer {
   let seen = 0;
   let fired = 0;

@@ -48,6 +48,12 @@ export class LogFormatError extends NeuronError {
  * first. Ids count up; addresses are hex.
  *
  * @param write receives whole lines with their newline
+ *
+ * @example
+ * const lines: string[] = [];
+ * using neuron = openNeuron({ fake: "trn2", layers: [allocationLog((line) => lines.push(line))] });
+ * neuron.core(0).alloc(4096, { hint: "scratch" }).close();
+ * console.log(lines.at(-2)?.split(",")[1], lines.at(-1)?.split(",")[1]); // → alloc free
  */
 export function allocationLog(write: (line: string) => void): AllocatorLayer {
   const ids = new Map<number, number>();
@@ -94,6 +100,10 @@ const COLUMNS: Readonly<Record<string, readonly string[]>> = {
  * by name, lines starting with `#` are skipped.
  *
  * @throws {LogFormatError} with the line number, when a line cannot be understood
+ *
+ * @example
+ * const events = parseAllocationLog("action,id,hbm,size\nalloc,1,0,4096\nfree,1,0,4096\n");
+ * console.log(events.map(({ action, size }) => `${action} ${size}`).join(", ")); // → alloc 4096, free 4096
  */
 export function parseAllocationLog(text: string): LogEvent[] {
   const events: LogEvent[] = [];

@@ -20,6 +20,9 @@ export type EnvironmentOptions = Pick<DeviceMemoryOptions, "zeroCopy" | "writeTh
  * `NEURON_RT_ENABLE_MEMORY_METRICS` (1). Nothing reads them unasked.
  *
  * @throws {ArgumentError} naming the variable, for a value that is no number
+ *
+ * @example
+ * console.log(memoryEnvironment({ NEURON_RT_DBG_ZEROCOPY: "1" }).zeroCopy); // → true
  */
 export function memoryEnvironment(environment: Environment): EnvironmentOptions {
   const number = (name: string): number | undefined => {

@@ -27,6 +27,13 @@ export function runLayers(layers: readonly AllocatorLayer[], request: AllocReque
 /**
  * An allocator that passes everything to `allocator` under `layers`, the first
  * one outermost. Its allocations are listed by, and charged to, the one below.
+ *
+ * @example
+ * const counts = statistics();
+ * using neuron = openNeuron({ fake: "trn2" });
+ * const allocator = withLayers(neuron.core(0).global, [counts]);
+ * using memory = allocator.alloc({ size: 4096, usage: "TENSOR" });
+ * console.log(counts.counts.currentBytes === memory.allocatedSize); // → true
  */
 export function withLayers(allocator: Allocator, layers: readonly AllocatorLayer[]): Allocator {
   return {

@@ -24,6 +24,14 @@ import type { OutOfMemoryReport } from "../report/oom.ts";
  * allocator per core, an empty ledger.
  *
  * @throws {MemoryError} status 11 when host memory for the bounce buffers is short, 4 without memory for records
+ *
+ * @example
+ * using machine = createFake({ product: "trn2" });
+ * using device = openDevice({ kernel: machine.kernel() });
+ * using memory = openDeviceMemory(device);
+ * using weights = memory.core(0).alloc({ size: 1 * MiB, usage: "WEIGHT", hint: "layer 0" });
+ * weights.copyIn(new Uint8Array([1, 2, 3]));
+ * console.log(memory.ledger.coreUsed(0) === weights.allocatedSize); // → true
  */
 export function openDeviceMemory(device: NeuronDevice, options: DeviceMemoryOptions = {}): DeviceMemory {
   const context = new MemoryContext(device, options);

@@ -30,6 +30,11 @@ const CARVEOUT = 2 ** 24;
  * other; lowest free range that fits; pages of 4096 bytes.
  *
  * @param hbmSize bytes of the HBM, at least 64 MiB
+ *
+ * @example
+ * const hbm = firstFit(16 * GiB);
+ * console.log(hbm.place(64 * MiB, 0) / MiB); // → 16
+ * console.log(hbm.place(17 * GiB, 0)); // → -1
  */
 export function firstFit(hbmSize: number): Placer {
   const smallBytes = Math.min(SMALL_POOL, Math.floor(hbmSize / 4 / PAGE) * PAGE);

@@ -68,6 +68,11 @@ interface State {
  * written (`fail`) are tried as well, and given back at once when they fit.
  *
  * @throws {ArgumentError} for a size that is no positive integer
+ *
+ * @example
+ * const log = parseAllocationLog(["action,id,hbm,size", `alloc,1,0,${3 * GiB}`, `alloc,2,0,${11 * GiB}`].join("\n"));
+ * console.log(replay(log, { hbmSize: 16 * GiB }).fits); // → true
+ * console.log(replay(log, { hbmSize: 12 * GiB }).misfits[0]?.event.line); // → 3
  */
 export function replay(log: readonly LogEvent[], options: ReplayOptions): ReplayResult {
   const { hbmSize, placer = firstFit } = options;

@@ -31,6 +31,14 @@ const DEFAULT_QUEUE = -1;
  * @throws {DeviceOpenError} when the node cannot be opened, with one line of advice
  * @throws {RequestError} when it opens but does not answer like a Neuron device
  * @throws {UnknownDeviceError} for an architecture this package does not know
+ *
+ * @example
+ * using machine = createFake({ product: "trn2" });
+ * using device = openDevice({ kernel: machine.kernel() }); // linuxKernel() for /dev/neuron0
+ * const handle = device.alloc({ size: 4096, align: 0, host: false, hbm: 1, core: 2, category: 1 });
+ * const { pa, size } = device.extendedInfo(handle);
+ * console.log(`${size} bytes, found again: ${device.findChunk(pa)?.handle === handle}`); // → 4096 bytes, found again: true
+ * device.free(handle);
  */
 export function openDevice(options: OpenDeviceOptions): NeuronDevice {
   const { kernel, access = "readwrite", sysfs = "/sys" } = options;

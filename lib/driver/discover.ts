@@ -41,6 +41,12 @@ export interface Discovery {
  * Looks for `/dev/neuron0` to `/dev/neuron63` by existence and asks each for its
  * basic facts on a free-access descriptor, which takes no process slot.
  * Never throws for a device that cannot be used.
+ *
+ * @example
+ * using machine = createFake({ product: "trn1", devices: 2 });
+ * for (const { path, state } of discoverDevices(machine.kernel()).devices) console.log(path, state);
+ * // → /dev/neuron0 ok
+ * // → /dev/neuron1 ok
  */
 export function discoverDevices(kernel: Kernel, options: { readonly sysfs?: string; readonly dev?: string } = {}): Discovery {
   const { sysfs = "/sys", dev = "/dev" } = options;

@@ -15,7 +15,12 @@ export type KernelCall = "open" | "close" | "ioctl" | "mmap";
 
 const BY_NUMBER: ReadonlyMap<number, AnyRequest> = new Map(Object.values<AnyRequest>(requests).map((request) => [request.request, request]));
 
-/** The request with a 32-bit number, or undefined. */
+/**
+ * The request with a 32-bit number, or undefined.
+ *
+ * @example
+ * console.log(requestByNumber(0x80384e66)?.name); // → MEM_ALLOC_V2MT64
+ */
 export function requestByNumber(number: number): AnyRequest | undefined {
   return BY_NUMBER.get(number);
 }
@@ -38,7 +43,17 @@ export interface CallRecord {
   readonly result: number;
 }
 
-/** Reports every call to `sink`. What must hold for `ioctl`: the argument address is readable. */
+/**
+ * Reports every call to `sink`. What must hold for `ioctl`: the argument address is readable.
+ *
+ * @example
+ * using machine = createFake({ product: "trn2" });
+ * const names: string[] = [];
+ * const kernel = withRequestLog(machine.kernel(), ({ name, result }) => names.push(`${name} ${result < 0 ? "failed" : "done"}`));
+ * using neuron = openNeuron({ kernel });
+ * neuron.core(0).alloc(4096).close();
+ * console.log(names.at(-1)); // → MEM_FREE done
+ */
 export function withRequestLog(kernel: Kernel, sink: (record: CallRecord) => void): Kernel {
   let index = 0;
   const window: Window = { view: new DataView(new ArrayBuffer(0)), offset: 0 };
@@ -116,6 +131,17 @@ interface ArmedFault {
  * Makes planned calls fail.
  *
  * @throws {ArgumentError} for an errno name that is not known, or a fault without errno and result
+ *
+ * @example
+ * using machine = createFake({ product: "trn2" });
+ * const kernel = withFaults(machine.kernel(), [{ request: "MEM_GET_PA", errno: "EIO", times: Infinity }]);
+ * using device = openDevice({ kernel });
+ * const handle = device.alloc({ size: 4096, align: 0, host: false, hbm: 0, core: 0, category: 1 });
+ * try {
+ *   device.getPa(handle);
+ * } catch (error) {
+ *   console.log((error as RequestError).errno); // → 5
+ * }
  */
 export function withFaults(kernel: Kernel, plan: readonly Fault[]): FaultyKernel {
   const faults = plan.map(arm);

@@ -15,7 +15,12 @@ export function compareVersions(a: DriverVersion, b: DriverVersion): number {
   return 0;
 }
 
-/** Whether `version` is at least `major.minor`. */
+/**
+ * Whether `version` is at least `major.minor`.
+ *
+ * @example
+ * console.log(isAtLeast(parseVersion("2.24.7.0")!, 2, 25)); // → false
+ */
 export function isAtLeast(version: DriverVersion, major: number, minor: number): boolean {
   return compareVersions(version, [major, minor]) >= 0;
 }

@@ -31,6 +31,12 @@ const CLOSE_TIME = 10;
  * Nothing is allocated from the system until a device is used.
  *
  * @throws {ArgumentError} for settings no machine can have
+ *
+ * @example
+ * using machine = createFake({ product: "trn2", devices: 2, hbmSize: 1 * GiB });
+ * using first = openNeuron({ kernel: machine.kernel(), device: 0 });
+ * using second = openNeuron({ kernel: machine.kernel(), device: 1 }); // another process of the same machine
+ * console.log(first.devices[0]?.index, second.devices[0]?.index); // → 0 1
  */
 export function createFake(options: FakeOptions): FakeMachine {
   return new FakeMachine(options);

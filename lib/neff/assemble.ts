@@ -85,6 +85,12 @@ export interface ConstantPayload extends PayloadRange {
  * The payload of a `file` variable: the numpy header is left out, nothing is copied
  * or converted. `offset` and `size` are the payload's place in its member. Throws a
  * `NeffError` when the member is missing or its length is not the variable's size.
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * const subgraph = neff.subgraphs[0]!;
+ * const weight = subgraph.variables.get("weight0");
+ * if (weight?.type === "file") console.log(constantPayload(neff, subgraph, weight).size); // → 32768
  */
 export function constantPayload(
   neff: Pick<Neff, "members">,

@@ -55,7 +55,22 @@ export function buildModel(spec: ModelSpec): NeffSpec {
   };
 }
 
-/** Builds and writes a model in memory. */
+/**
+ * Builds and writes a model in memory.
+ *
+ * @example
+ * const bytes = buildNeff({
+ *   target: "cayman",
+ *   subgraphs: [{
+ *     variables: [
+ *       { name: "x", type: "input", size: 4096 },
+ *       { name: "w", type: "file", data: new Uint8Array(4096) },
+ *       { name: "y", type: "output", size: 4096 },
+ *     ],
+ *   }],
+ * });
+ * console.log(parseNeff(bytes).inputs[0]?.name); // → x
+ */
 export function buildNeff(spec: ModelSpec): Uint8Array {
   return writeNeff(buildModel(spec));
 }

@@ -83,7 +83,14 @@ const BUILD_FIELDS: ReadonlySet<string> = new Set([
   "pkgVersion",
 ]);
 
-/** Compares two NEFFs by category, by variable and by member. Both must have been read with their payloads. */
+/**
+ * Compares two NEFFs by category, by variable and by member. Both must have been read with their payloads.
+ *
+ * @example
+ * const { verdict, subgraphs } = diffNeffs(await readNeff("model.neff"), await readNeff("other.neff"));
+ * console.log(verdict); // → different
+ * console.log(subgraphs[0]?.variables.map(({ name }) => name).join()); // → weight0
+ */
 export function diffNeffs(a: Neff, b: Neff): NeffDiff {
   const header = headerChanges(a.header, b.header);
   const facts = factChanges(a, b);

@@ -33,7 +33,12 @@ export function dtypeOf(name: string): Dtype | undefined {
   return BY_NAME.get(name);
 }
 
-/** Bytes of a tensor, or undefined when its element type is unknown. */
+/**
+ * Bytes of a tensor, or undefined when its element type is unknown.
+ *
+ * @example
+ * console.log(tensorBytes([128, 128], "bfloat16")); // → 32768
+ */
 export function tensorBytes(shape: readonly number[], dtype: string): number | undefined {
   const bytes = dtypeOf(dtype)?.bytes;
   return bytes === undefined ? undefined : shape.reduce((product, dimension) => product * dimension, bytes);

@@ -208,7 +208,13 @@ export interface ResolvedReference {
   readonly inside: boolean;
 }
 
-/** All references of a subgraph's DMA entries. The range rule: offset + extent ≤ size, the state buffer counting as 0x2000000 bytes. */
+/**
+ * All references of a subgraph's DMA entries. The range rule: offset + extent ≤ size, the state buffer counting as 0x2000000 bytes.
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * for (const { reference, inRange } of dmaReferences(neff.subgraphs[0]!)) if (!inRange) console.log(`${reference.variable} is left`);
+ */
 export function* dmaReferences(subgraph: Subgraph): Generator<ResolvedReference> {
   for (const file of subgraph.engines) {
     for (const block of file.contents.blocks) {

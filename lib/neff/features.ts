@@ -76,6 +76,10 @@ export interface FeatureReport {
  * Compares a file's feature bits with a runtime's supported mask (the number in
  * "features: 0x100 are not supported. Currently supporting: 0x80000000000000ff").
  * A file whose bits are all in the mask is accepted.
+ *
+ * @example
+ * const { accepted, missingMask } = explainFeatures(0xc00n, 0x80000000000008ffn);
+ * console.log(accepted, missingMask); // → false 0x400
  */
 export function explainFeatures(mask: bigint, supported: bigint = LOADER_FEATURE_MASK): FeatureReport {
   const missing = mask & ~supported & 0xffff_ffff_ffff_ffffn;

@@ -58,6 +58,12 @@ function hex(bytes: Uint8Array): string {
 /**
  * Reads all fields of a header without judging them; see {@linkcode checkHeader}.
  * Throws a `NeffError` for fewer than 1024 bytes.
+ *
+ * @example
+ * import { readFileSync } from "node:fs";
+ *
+ * const { dataSize, uuid } = decodeHeader(readFileSync("model.neff").subarray(0, HEADER_BYTES));
+ * console.log(dataSize > 0, uuid.length); // → true 32
  */
 export function decodeHeader(bytes: Uint8Array): NeffHeader {
   checkLength(bytes, bytes.length);

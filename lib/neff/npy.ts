@@ -88,7 +88,13 @@ export function encodeNpyHeader(descr: string, shape: readonly number[]): Uint8A
   return bytes;
 }
 
-/** An `.npy` member in one piece. */
+/**
+ * An `.npy` member in one piece.
+ *
+ * @example
+ * const file = encodeNpy({ descr: "<f4", shape: [2, 3], data: new Uint8Array(24) });
+ * console.log(readNpyHeader(file, "w.npy").shape.join("×")); // → 2×3
+ */
 export function encodeNpy(spec: NpySpec): Uint8Array {
   const header = encodeNpyHeader(spec.descr, spec.shape);
   const bytes = new Uint8Array(header.length + spec.data.length);

@@ -80,6 +80,11 @@ function checkPaths(names: Iterable<string>): void {
 /**
  * The members of a NEFF as files, in archive order, and the manifest as the last one. No
  * name leaves the folder: such a NEFF is refused. Needs a NEFF read with its payloads.
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * const files = unpackNeff(neff);
+ * console.log(files.at(-1)?.path); // → neff-manifest.json
  */
 export function unpackNeff(neff: Neff): readonly UnpackedFile[] {
   checkPaths(neff.members.keys());
@@ -152,6 +157,11 @@ export interface PackResult {
  * Packs files into a NEFF: the reverse of {@linkcode unpackNeff}. Sizes and hash are computed
  * anew. The runtime recognises a model by its uuid alone, so a changed content gets another
  * one. Without a manifest the members are sorted and the header has default values.
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * const { bytes, unchanged } = packNeff(unpackNeff(neff));
+ * console.log(unchanged, parseNeff(bytes).header.uuid === neff.header.uuid); // → true true
  */
 export function packNeff(files: readonly UnpackedFile[], options: PackOptions = {}): PackResult {
   const stored = files.find(({ path }) => path === MANIFEST_NAME);

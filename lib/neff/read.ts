@@ -32,6 +32,12 @@ export interface NeffPlace {
  * Reads a NEFF that is in memory: header, archive, host graph, definitions. Members
  * are views of the inflated archive, nothing is copied. Also takes a protobuf file with a
  * NEFF inside. Whatever is wrong with the bytes is a `NeffError`.
+ *
+ * @example
+ * import { readFileSync } from "node:fs";
+ *
+ * const neff = parseNeff(readFileSync("model.neff"));
+ * console.log(neff.target, neff.subgraphs.length); // → cayman 1
  */
 export function parseNeff(bytes: Uint8Array, options: ParseOptions = {}): Neff {
   if (!(bytes instanceof Uint8Array)) {

@@ -33,7 +33,7 @@ const DEBUG_JSON = /(^|\/)(debug_info\/|tensor_map\.json$|kernel_debug_info\.jso
  *
  * @example
  * const neff = await readNeff("model.neff");
- * console.log(neff.target, neff.compiler, neff.subgraphs[0]?.variables.size);
+ * console.log(neff.target, neff.subgraphs[0]?.variables.size); // → cayman 5
  */
 export async function readNeff(source: NeffSource, options: ReadOptions = {}): Promise<Neff> {
   const limits = limitsWith(options.limits);

@@ -50,7 +50,13 @@ const HELD_FILE_BYTES = 512 * 1024 * 1024;
 /** Names a NEFF has: plain, or inside a protobuf file. */
 const NEFF_NAME = /\.neff$|wrapped_neff\.hlo$/;
 
-/** Reads one file as far as a loader would, engine files included, and says what it is. Never throws a `NeffError`. */
+/**
+ * Reads one file as far as a loader would, engine files included, and says what it is. Never throws a `NeffError`.
+ *
+ * @example
+ * const { verdict, ok } = await scanFile("samples/mlp.neff");
+ * console.log(verdict, ok); // → padded true
+ */
 export async function scanFile(path: string, options: ScanOptions = {}): Promise<ScanResult> {
   const fileBytes = await stat(path).then(({ size }) => size, () => null);
   try {
@@ -131,6 +137,10 @@ export interface ScanReport {
 /**
  * Scans files, and folders with everything below them, in the order of their names.
  * Symbolic links to folders are not followed. A path that does not exist is a result too.
+ *
+ * @example
+ * const { results, bad } = await scanPaths(["samples"]);
+ * console.log(`${results.length} models, ${bad} bad`); // → 3 models, 0 bad
  */
 export async function scanPaths(paths: readonly string[], options: ScanOptions = {}): Promise<ScanReport> {
   const results: ScanResult[] = [];

@@ -67,6 +67,11 @@ export interface StreamOptions extends ParseOptions {
  * The definitions may come last in an archive, so a loader passes twice: once with
  * `readNeff(source, { retain: "definitions" })`, once with this to move the payloads.
  * Throws a `NeffError`. The summary is the generator's return value.
+ *
+ * @example
+ * let largest = { name: "", size: 0 };
+ * for await (const { name, size } of streamMembers("model.neff")) if (size > largest.size) largest = { name, size };
+ * console.log(largest.name); // → sg00/…
  */
 export async function* streamMembers(
   source: NeffSource,

@@ -67,7 +67,13 @@ export function scratchpadNeed(subgraph: Subgraph, arena?: "local" | "shared"): 
   };
 }
 
-/** The facts of a NEFF as plain JSON data; parses the engine files. */
+/**
+ * The facts of a NEFF as plain JSON data; parses the engine files.
+ *
+ * @example
+ * const summary = summarizeNeff(await readNeff("model.neff"), "model.neff");
+ * console.log(summary.subgraphs[0]?.bytesByType.file); // → 32768
+ */
 export function summarizeNeff(neff: Neff, file: string): NeffSummary {
   const { header, archive } = neff;
   return {

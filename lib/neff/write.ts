@@ -48,7 +48,15 @@ export interface NeffSpec extends ArchiveSpec {
   readonly members: readonly MemberSpec[];
 }
 
-/** Writes a NEFF in memory. The same spec gives the same bytes; with `stored` or `none` on every runtime. */
+/**
+ * Writes a NEFF in memory. The same spec gives the same bytes; with `stored` or `none` on every runtime.
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * const members = [...neff.members.values()].map(({ name, head, bytes }) => ({ name, data: bytes ?? head }));
+ * const copy = writeNeff({ members, compression: "stored" });
+ * console.log(parseNeff(copy).members.size === neff.members.size); // → true
+ */
 export function writeNeff(spec: NeffSpec): Uint8Array {
   const tar = writeTar(spec.members, tarOptions(spec));
   const stream = compress(tar, compressionOf(spec));
@@ -233,7 +241,13 @@ export async function* neffChunks(spec: NeffSpec): AsyncGenerator<Uint8Array> {
   if (spec.trailing !== undefined) yield spec.trailing;
 }
 
-/** Writes a NEFF to a file in one pass: the header is put in front at the end. Returns the file's length. */
+/**
+ * Writes a NEFF to a file in one pass: the header is put in front at the end. Returns the file's length.
+ *
+ * @example
+ * const bytes = await writeNeffFile("written.neff", { members: [{ name: "info.json", data: "{}" }], padTo: 10240 });
+ * console.log(bytes); // → 11264
+ */
 export async function writeNeffFile(path: string, spec: NeffSpec): Promise<number> {
   const file = await open(path, "w");
   try {
@@ -257,7 +271,14 @@ async function writeFully(file: Awaited<ReturnType<typeof open>>, bytes: Uint8Ar
   return done;
 }
 
-/** The spec with one member's data replaced; `change` gets the old data as bytes. */
+/**
+ * The spec with one member's data replaced; `change` gets the old data as bytes.
+ *
+ * @example
+ * const spec: NeffSpec = { members: [{ name: "info.json", data: "{}" }] };
+ * const changed = replaceMember(spec, "info.json", () => '{"tool_version":"1.0"}');
+ * console.log(changed.members[0]?.data); // → {"tool_version":"1.0"}
+ */
 export function replaceMember(spec: NeffSpec, name: string, change: (old: Uint8Array) => Uint8Array | string): NeffSpec {
   const members = spec.members.map((member) => {
     if (member.name !== name) return member;

@@ -51,6 +51,10 @@ export interface ScratchpadSizes {
  *
  * @throws {PlanError} for a definition that cannot be lowered
  * @throws {NeffError} for a constant whose payload does not fit its variable
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * for (const plan of planNeff(neff)) console.log(plan.name, plan.count); // → sg00 5
  */
 export function planNeff(neff: Neff): Plan[] {
   const built: BuiltSubgraph[] = [];

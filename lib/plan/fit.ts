@@ -76,8 +76,10 @@ export interface FitAnswer {
  * @throws {PlanError} for a model that cannot be planned
  *
  * @example
- * const answer = fit([neff, neff], { instance: "trn2.48xlarge", lnc: 2, extra: [{ name: "kv cache", bytes: 13 * 2 ** 30 }] });
- * console.log(answer.verdict, answer.margin, answer.advice);
+ * const neff = await readNeff("model.neff");
+ * const answer = fit([neff, neff], { instance: "trn2.48xlarge", lnc: 2, extra: [{ name: "kv cache", bytes: 13 * GiB }] });
+ * console.log(answer.verdict); // → fits
+ * console.log(answer.margin > 0, answer.advice.length); // → true 0
  */
 export function fit(neffs: readonly Neff[], options: FitOptions = {}): FitAnswer {
   const models = neffs.map(plannedModel);
@@ -86,7 +88,14 @@ export function fit(neffs: readonly Neff[], options: FitOptions = {}): FitAnswer
   return finish(draft, smallestFor(models, options, draft));
 }
 
-/** The same question for every instance type of the table the models are built for, smallest first. */
+/**
+ * The same question for every instance type of the table the models are built for, smallest first.
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * for (const { instance, verdict } of fitAll([neff], { extra: [{ name: "kv cache", bytes: 60 * GiB }] })) console.log(instance, verdict);
+ * // → trn2.3xlarge does-not-fit
+ */
 export function fitAll(neffs: readonly Neff[], options: Omit<FitOptions, "instance"> = {}): FitAnswer[] {
   const models = neffs.map(plannedModel);
   const drafts = candidates(models).map((machine) => answerOn(machine, models, options));

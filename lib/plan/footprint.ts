@@ -51,6 +51,11 @@ export interface LoadItem extends FootprintItem {
  *
  * Ring sizes are an estimate (16 bytes per descriptor, rows + 16 descriptors per
  * side of a transfer); the others are exact.
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * for (const { usage, size } of loadItems(neff, neff.subgraphs[0]!)) console.log(usage, size);
+ * // → INSTR_PE 2048
  */
 export function loadItems(neff: Pick<Neff, "members">, subgraph: Subgraph): LoadItem[] {
   const engines = new Map<string, Engine>();

@@ -63,7 +63,13 @@ export const INSTANCES: readonly Machine[] = [
   of("trn3", "trn3.48xlarge", 16, `${TRN3_NAME}; one of the four servers of a Gen1 UltraServer`),
 ];
 
-/** The machine of a name, or undefined. */
+/**
+ * The machine of a name, or undefined.
+ *
+ * @example
+ * const machine = instanceNamed("trn2.48xlarge")!;
+ * console.log(machine.devices, machine.hbmBytes / GiB); // → 16 24
+ */
 export function instanceNamed(name: string): Machine | undefined {
   return INSTANCES.find((machine) => machine.name === name);
 }

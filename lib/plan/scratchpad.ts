@@ -146,6 +146,9 @@ export function pageOf(mode: ScratchpadMode, pages: number, offset: number, size
  * advice after variables had to be private, in its own words.
  *
  * @returns the page size in MiB, and the two settings
+ *
+ * @example
+ * console.log(pageAdvice(600 * MiB).settings[1]); // → NEURON_SCRATCHPAD_PAGE_SIZE=1024
  */
 export function pageAdvice(largestBytes: number): { readonly pageMebibytes: number; readonly settings: readonly string[] } {
   const pageMebibytes = (Math.ceil(largestBytes / PAGE_STEP_BYTES) * PAGE_STEP_BYTES) / MIB;

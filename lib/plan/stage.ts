@@ -54,6 +54,15 @@ export type StageEvent =
  * @param source the model, for its target and constants
  * @throws {PlanError} too few cores, wrong device, broken references
  * @throws {MemoryError} when device memory runs out
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * using machine = createFake({ product: productOfTarget.cayman });
+ * using device = openDevice({ kernel: machine.kernel() });
+ * using memory = openDeviceMemory(device);
+ * using model = stage(planNeff(neff), neff, stageCores(memory, 0, neff.subgraphs.length));
+ * const [subgraph] = model.subgraphs;
+ * console.log(subgraph!.resolve("input0", 64) - subgraph!.resolve("input0")); // → 64
  */
 export function stage(plans: readonly Plan[], source: StageSource, cores: readonly StageCore[], options: StageOptions = {}): StagedModel {
   checkCores(plans, source, cores);

@@ -16,7 +16,15 @@ export interface BufferAccess {
   readonly at?: number | undefined;
 }
 
-/** Device memory of a script: what `core.alloc` gives. Freed by `close()` or `using`. */
+/**
+ * Device memory of a script: what `core.alloc` gives. Freed by `close()` or `using`.
+ *
+ * @example
+ * using neuron = openNeuron({ fake: "trn2" });
+ * using buffer = neuron.core(0).alloc(4096);
+ * buffer.write(new Float32Array([1, 2, 3]), { at: 128 });
+ * console.log(new Float32Array(buffer.read(12, { at: 128 })).join(" ")); // → 1 2 3
+ */
 export class DeviceBuffer implements Disposable {
   /** The allocation. */
   readonly memory: Dmem;

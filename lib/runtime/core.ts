@@ -36,6 +36,12 @@ export type CoreAllocOptions = Partial<Omit<AllocRequest, "size" | "list">>;
 /**
  * One physical NeuronCore of this process (`tpb_t`): its GLOBAL allocator, its
  * models, its scratchpad and its shared libraries.
+ *
+ * @example
+ * using neuron = openNeuron({ fake: "trn2" });
+ * const core = neuron.core(2);
+ * using weights = core.alloc(64 * MiB, { usage: "WEIGHT", hint: "layer 0" });
+ * console.log(`${core} uses HBM ${weights.hbm}`); // → nd0:nc2 uses HBM 1
  */
 export class NeuronCore {
   /** Device index. */

@@ -100,6 +100,11 @@ export interface DeviceListOptions {
  * Lists the devices of a kernel. Opens each for reading for a moment, to ask for
  * neighbours and processes; a device that is being reset is not opened, for that
  * would wait. Never throws for a device that cannot be used.
+ *
+ * @example
+ * using machine = createFake({ product: "trn2", devices: [3, 5] });
+ * const list = listDevices(machine.kernel());
+ * console.log(list.devices.map(({ device, product }) => `${device}: ${product}`).join(", ")); // → 3: trn2, 5: trn2
  */
 export function listDevices(kernel: Kernel, options: DeviceListOptions = {}): DeviceList {
   const { sysfs = "/sys", dev = "/dev", ownPid = process.pid } = options;

@@ -15,10 +15,16 @@ export interface LogLayer extends AllocatorLayer, Disposable {
  * Logs every allocation, failure and free as a CSV line that can be replayed.
  * The file is created at once, in place of an older one.
  *
- * @example
- * using neuron = openNeuron({ fake: "trn1", layers: [log("run.csv")] });
- *
  * @throws {NeuronError} when the file cannot be written
+ *
+ * @example
+ * import { readFileSync } from "node:fs";
+ *
+ * const file = log("run.csv");
+ * const neuron = openNeuron({ fake: "trn1", layers: [file] });
+ * neuron.core(0).alloc(4096, { hint: "scratch" }).close();
+ * neuron.close(); // closes the log too
+ * console.log(parseAllocationLog(readFileSync("run.csv", "utf8")).at(-1)?.action); // → free
  */
 export function log(path: string): LogLayer {
   let lines = 0;

@@ -27,6 +27,14 @@ export interface MemoryStats {
 /**
  * One or two physical cores that a model sees as one (`virtual_core_t`). The
  * first one, the owner, is charged for tensors and for the shared scratchpad.
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * using neuron = openNeuron({ fake: neff.target });
+ * const core = neuron.logicalCore(0);
+ * using model = await core.load(neff);
+ * using extra = core.tensor({ name: "kv cache", size: 256 * MiB });
+ * console.log(`${core}: ${core.memoryStats().usedBytes > extra.size}`); // → lnc 0 (nd0:nc0, nd0:nc1): true
  */
 export class LogicalCore {
   /** Index in this process's list, from 0. */

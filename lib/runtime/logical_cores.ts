@@ -87,7 +87,12 @@ export function physicalCoreAt(logical: number, position: number, size: number):
   return logical * size + position;
 }
 
-/** The physical cores of a logical one, the owner first. @throws {NrtError} NRT_INVALID when the size is 0 */
+/**
+ * The physical cores of a logical one, the owner first. @throws {NrtError} NRT_INVALID when the size is 0
+ *
+ * @example
+ * console.log(physicalCoresOf(3, 2).join(" ")); // → 6 7
+ */
 export function physicalCoresOf(logical: number, size: number): readonly number[] {
   needSize(size);
   return Array.from({ length: size }, (_, position) => physicalCoreAt(logical, position, size));
@@ -104,7 +109,12 @@ export function logicalCoreHbm(geometry: Geometry, logical: number, size: number
   return defaultHbm(geometry, physicalCoreAt(logical, 0, size));
 }
 
-/** Physical cores of a device whose default HBM is `hbm`. */
+/**
+ * Physical cores of a device whose default HBM is `hbm`.
+ *
+ * @example
+ * console.log(coresOnHbm(geometries.trn2, 1).join(" ")); // → 2 3
+ */
 export function coresOnHbm(geometry: Geometry, hbm: number): readonly number[] {
   return Array.from({ length: geometry.coresPerDevice }, (_, core) => core).filter((core) => defaultHbm(geometry, core) === hbm);
 }

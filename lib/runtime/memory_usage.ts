@@ -72,7 +72,15 @@ export interface DeviceUsage {
   readonly cores: readonly CoreUsage[];
 }
 
-/** What this process holds, per device, HBM, core and model. Other processes' memory is not in it. */
+/**
+ * What this process holds, per device, HBM, core and model. Other processes' memory is not in it.
+ *
+ * @example
+ * using neuron = openNeuron({ fake: "trn2" });
+ * using weights = neuron.core(1).alloc(1 * MiB, { usage: "WEIGHT" });
+ * const [device] = neuron.memory(); // the same as memoryUsage(neuron.context)
+ * console.log(device?.cores.find(({ core }) => core === 1)?.usages.WEIGHT === weights.size); // → true
+ */
 export function memoryUsage(context: NeuronContext): readonly DeviceUsage[] {
   return context.devices.map((device) => {
     const cores = context.cores.filter((core) => core.device === device.index);

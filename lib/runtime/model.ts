@@ -47,6 +47,16 @@ export interface ResolveOptions {
 /**
  * A loaded model. It owns its constants, instructions, rings and tables; its
  * inputs and outputs are tensors of yours, bound by name.
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * using neuron = openNeuron({ fake: neff.target });
+ * const model = await neuron.logicalCore(0).load(neff, { name: "encoder" });
+ * const address = model.resolve("input0", 4096);
+ * console.log(address - model.resolve("input0")); // → 4096
+ * console.log([...model.inputs.keys()].join(), [...model.outputs.keys()].join()); // → input0 output0
+ * await model.unload();
+ * console.log(model.bytes); // → 0
  */
 export class Model implements Disposable, AsyncDisposable {
   readonly #parts: ModelParts;
@@ -159,6 +169,15 @@ export class Model implements Disposable, AsyncDisposable {
    *
    * @throws {NrtError} NRT_INVALID for a tensor without device address or of another device; NRT_EXEC_NC_BUSY while the model runs
    * @throws {PlanError} NRT_INVALID for an unknown name or a tensor that is too small
+   *
+   * @example
+   * const neff = await readNeff("model.neff");
+   * using neuron = openNeuron({ fake: neff.target });
+   * const core = neuron.logicalCore(0);
+   * using model = await core.load(neff);
+   * using input = core.tensor(model.inputs.get("input0"));
+   * model.bind({ input0: input });
+   * console.log(model.resolve("input0") === input.address); // → true
    */
   bind(tensors: Readonly<Record<string, Tensor>> | TensorSet): void {
     this.#usable("bind tensors to");
@@ -192,6 +211,14 @@ export class Model implements Disposable, AsyncDisposable {
   /**
    * Runs `work` in place of the engines: one execution at a time per core, the
    * model pinned and its tensors fenced meanwhile. See {@linkcode execute}.
+   *
+   * @example
+   * const neff = await readNeff("model.neff");
+   * using neuron = openNeuron({ fake: neff.target });
+   * using model = await neuron.logicalCore(0).load(neff);
+   * await model.execute((run) => run.write("output0", new Uint8Array([1, 2, 3])));
+   * const output = await model.bound("output0")?.read(3);
+   * console.log(new Uint8Array(output ?? []).join(" ")); // → 1 2 3
    */
   async execute<T>(work: ExecutionWork<T>): Promise<T> {
     this.#usable("execute");

@@ -18,7 +18,15 @@ export interface CoreAddress {
   readonly core: number;
 }
 
-/** Open Neuron devices: where everything else starts. Close it, or use `using`. */
+/**
+ * Open Neuron devices: where everything else starts. Close it, or use `using`.
+ *
+ * @example
+ * using neuron = openNeuron({ fake: { product: "trn2", devices: 2 } });
+ * console.log(`${neuron.devices.length} devices, ${neuron.cores.length} cores`); // → 2 devices, 16 cores
+ * const core = neuron.core({ device: 1, core: 3 });
+ * console.log(`${core} is global core ${core.globalCore}`); // → nd1:nc3 is global core 11
+ */
 export class Neuron implements Disposable {
   /** The context tree below. */
   readonly context: NeuronContext;

@@ -17,6 +17,13 @@ const UNKNOWN = "_unknown_";
  *
  * Reads wait until the device writes the storage no more, writes until it uses
  * it no more. The `…Sync` forms refuse instead of waiting.
+ *
+ * @example
+ * using neuron = openNeuron({ fake: "trn2" });
+ * using tensor = neuron.logicalCore(0).tensor({ name: "x", size: 1 * MiB });
+ * await tensor.write(new Uint8Array([1, 2, 3, 4]), { at: 64 });
+ * using view = tensor.slice(66, 2);
+ * console.log(new Uint8Array(await view.read()).join(" ")); // → 3 4
  */
 export class Tensor implements Disposable {
   /** Its name. */

@@ -46,6 +46,11 @@ const NAMES: Readonly<Record<PlacementName, number>> = { device: TensorPlacement
  *
  * @throws {NrtError} 13, 14, 1 by state; NRT_INVALID for an unknown core or placement, or size 0; NRT_RESOURCE for pinned host memory on trn2
  * @throws {MemoryError} NRT_RESOURCE when the HBM is full, NRT_FAIL_HOST_MEM_ALLOC when host memory is
+ *
+ * @example
+ * using neuron = openNeuron({ fake: "trn1" });
+ * using pinned = neuron.tensor({ logicalCore: 0, size: 4096, name: "staging", placement: "host" });
+ * console.log(pinned.storage?.memory?.location); // → host
  */
 export function allocateTensor(context: TensorContext, request: TensorRequest): Tensor {
   const name = request.name ?? "_unknown_";

@@ -25,6 +25,15 @@ export interface TensorCopyOptions {
  * of both.
  *
  * @throws {NrtError} NRT_INVALID outside either view, or between two HBMs
+ *
+ * @example
+ * using neuron = openNeuron({ fake: "trn2" });
+ * const core = neuron.logicalCore(0);
+ * using a = core.tensor({ name: "a", size: 4096 });
+ * using b = core.tensor({ name: "b", size: 4096 });
+ * await a.fill(7);
+ * await copyTensor(a, b, { size: 16 });
+ * console.log(new Uint8Array(await b.read(2)).join(" ")); // → 7 7
  */
 export async function copyTensor(source: Tensor, destination: Tensor, options: TensorCopyOptions = {}): Promise<void> {
   const from = options.sourceOffset ?? 0;
@@ -77,12 +86,28 @@ export interface BatchOptions {
  * there is no telling how many operations were done.
  *
  * @throws {NrtError} NRT_INVALID for an empty batch or an operation outside its view
+ *
+ * @example
+ * using neuron = openNeuron({ fake: { product: "trn2", driverVersion: "2.27" } });
+ * using cache = neuron.logicalCore(0).tensor({ name: "cache", size: 1 * MiB });
+ * await cache.fill(5);
+ * const rows = [new Uint8Array(64), new Uint8Array(64)];
+ * const [report] = await readBatch([{ tensor: cache, operations: rows.map((buffer, row) => ({ offset: row * 4096, buffer })) }]);
+ * console.log(`${report?.bytes} bytes in ${report?.requests} request, first byte ${rows[0]![0]}`); // → 128 bytes in 1 request, first byte 5
  */
 export function readBatch(batch: readonly TensorBatch[], options: BatchOptions = {}): Promise<readonly BatchReport[]> {
   return runBatch("read", batch, options);
 }
 
-/** Writes many buffers into tensors; see {@linkcode readBatch}. */
+/**
+ * Writes many buffers into tensors; see {@linkcode readBatch}.
+ *
+ * @example
+ * using neuron = openNeuron({ fake: "trn2" });
+ * using cache = neuron.logicalCore(0).tensor({ name: "cache", size: 1 * MiB });
+ * await writeBatch([{ tensor: cache, operations: [{ offset: 0, buffer: new Uint8Array([1]) }, { offset: 4096, buffer: new Uint8Array([2]) }] }]);
+ * console.log(new Uint8Array(await cache.read(1, { at: 4096 })).join()); // → 2
+ */
 export function writeBatch(batch: readonly TensorBatch[], options: BatchOptions = {}): Promise<readonly BatchReport[]> {
   return runBatch("write", batch, options);
 }
@@ -115,7 +140,15 @@ async function runBatch(use: DeviceUse, batch: readonly TensorBatch[], options: 
   return [...perDevice].map(([device, transfers]) => (use === "read" ? device.batchOut(transfers) : device.batchIn(transfers)));
 }
 
-/** Adler-32 of a whole view. @throws {NrtError} NRT_INVALID for a tensor without bytes */
+/**
+ * Adler-32 of a whole view. @throws {NrtError} NRT_INVALID for a tensor without bytes
+ *
+ * @example
+ * using neuron = openNeuron({ fake: "trn2" });
+ * using tensor = neuron.logicalCore(0).tensor({ name: "x", size: 9 });
+ * await tensor.write(new TextEncoder().encode("Wikipedia"));
+ * console.log((await checksumTensor(tensor)).toString(16)); // → 11e60398
+ */
 export async function checksumTensor(tensor: Tensor): Promise<number> {
   if (tensor.access("read", 0, tensor.size).kind === "FAKE") {
     throw new NrtError(NrtStatus.INVALID, `Cannot checksum tensor ${tensor.name}: its storage has no bytes`);

@@ -21,6 +21,16 @@ interface FeatureMap {
  * user borrows: adding takes no reference, and destroying the set closes no
  * tensor. A set made `owning` closes its tensors when it is destroyed or when
  * they are replaced.
+ *
+ * @example
+ * const neff = await readNeff("model.neff");
+ * using neuron = openNeuron({ fake: neff.target });
+ * const core = neuron.logicalCore(0);
+ * using model = await core.load(neff);
+ * using set = neuron.tensorSet({ owning: true });
+ * for (const info of [...model.inputs.values(), ...model.outputs.values()]) set.add(info.name, core.tensor(info));
+ * model.bind(set);
+ * console.log(set.size); // → 2
  */
 export class TensorSet implements Disposable {
   readonly #gate: ApiGate;

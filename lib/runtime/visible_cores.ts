@@ -55,6 +55,9 @@ export function readCoreRequest(env: Environment, limit: number = MOST_CORES): C
  * @param text the list
  * @param options `limit`: numbers must be below it (512 when absent); `variable`: name for messages
  * @throws {NrtError} NRT_INVALID; `details.position` is the offset in `text`, from 0
+ *
+ * @example
+ * console.log(parseCoreList("0,2,4-6").join(" ")); // → 0 2 4 5 6
  */
 export function parseCoreList(text: string, options: CoreListOptions = {}): readonly number[] {
   return readCoreList(text, options).cores;

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { Errno, errnoName } from "../../../ffi/errno.ts";
 import { NeuronError } from "../../../ffi/error.ts";
 import { native } from "../../../ffi/native.ts";
@@ -25,8 +26,14 @@ export function shimObstacle(): string | undefined {
   return tracingObstacle();
 }
 
+/** Yama's setting from which on only those with CAP_SYS_PTRACE may trace their own children. */
+const YAMA_ADMIN_ONLY = 2;
+const CAP_SYS_PTRACE = 19n;
+
 /** Why memory and descriptors of a child cannot be reached. */
 function tracingObstacle(): string | undefined {
+  const scope = Number(textOf("/proc/sys/kernel/yama/ptrace_scope"));
+  if (scope >= YAMA_ADMIN_ONLY && !mayTrace()) return `tracing of other processes is reserved to administrators (kernel.yama.ptrace_scope is ${scope})`;
   const pidfd = pidfdOpen(process.pid);
   if (pidfd < 0) return `processes cannot be held by descriptor (pidfd_open: ${errnoName(-pidfd)})`;
   const copy = pidfdGetfd(pidfd, pidfd);
@@ -37,6 +44,19 @@ function tracingObstacle(): string | undefined {
   const to = pinned(8);
   const read = readProcess(process.pid, from.address, to.address, 8);
   return read === 8 ? undefined : `memory of other processes cannot be read (process_vm_readv: ${errnoName(-read)})`;
+}
+
+function mayTrace(): boolean {
+  const effective = /^CapEff:\s*([0-9a-f]+)/m.exec(textOf("/proc/self/status"))?.[1] ?? "0";
+  return (BigInt(`0x${effective}`) >> CAP_SYS_PTRACE & 1n) === 1n;
+}
+
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, "latin1");
+  } catch {
+    return "";
+  }
 }
 
 /** @throws {ShimError} when {@linkcode shimObstacle} has a reason */

@@ -12,9 +12,9 @@ const subject = { target: undefined as unknown as Target, descriptor: undefined 
 function isNode({ files, targets }: Serving, call: Listener, fd: number): boolean {
   if (files.size === 0) return false;
   const { tid } = call;
+  targets.settle(tid);
   const target = targets.find(tid);
   if (target === undefined) return false;
-  targets.settle(tid);
   const descriptor = target.descriptors.get(fd);
   if (descriptor === undefined) return false;
   subject.target = target;
@@ -58,10 +58,10 @@ const change = (...places: readonly number[]): CallHandler => (serving, call) =>
 
 /** A range of descriptors, or all that are not inherited by a new program. */
 const changeMany: CallHandler = (serving, call) => {
-  const target = serving.files.size === 0 ? undefined : serving.targets.find(call.tid);
-  if (target !== undefined && target.descriptors.size > 0) {
+  if (serving.files.size > 0) {
     serving.targets.settle(call.tid);
-    serving.targets.expectChange(target, call.tid);
+    const target = serving.targets.find(call.tid);
+    if (target !== undefined && target.descriptors.size > 0) serving.targets.expectChange(target, call.tid);
   }
   call.proceed();
 };

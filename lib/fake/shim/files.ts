@@ -5,8 +5,8 @@ import { fcntl, FcntlCommand, seek } from "../../../ffi/process.ts";
 import { writeI64 } from "../../../ffi/u64.ts";
 import type { FakeMachine } from "../machine.ts";
 import type { FakeProcess } from "../process.ts";
+import { ACCESS_MODE } from "./open_flags.ts";
 
-const ACCESS_MODE = 3;
 /** Status flags that an open file keeps: O_APPEND, O_NONBLOCK. */
 const KEPT_FLAGS = 0o2000 | 0o4000;
 const LINK_PREFIX = "/memfd:neuron-dmem-fake";

@@ -5,18 +5,13 @@ import { cStrings, readProcess, writeProcess } from "../../../ffi/process.ts";
 import { type SyscallName, syscalls } from "../../../ffi/syscalls.ts";
 import type { Listener } from "./listener.ts";
 import { copyFileStat, copyNodeStat, StatForm } from "./node_stat.ts";
+import { ACCESS_MODE, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_TRUNC } from "./open_flags.ts";
 import { AT_FDCWD, placeOf, type Place, readPath } from "./paths.ts";
 import type { CallHandler, Serving } from "./serving.ts";
 import { actsAsRoot, type Target } from "./targets.ts";
 
-const O_CREAT = 0o100;
-const O_EXCL = 0o200;
-const O_TRUNC = 0o1000;
-const O_DIRECTORY = 0o200000;
-const O_NOFOLLOW = 0o400000;
-const O_PATH = 0o10000000;
+const O_CREAT = OpenFlag.CREAT;
 const EEXIST = 17;
-const ACCESS_MODE = 3;
 const AT_SYMLINK_NOFOLLOW = 0x100;
 const AT_EMPTY_PATH = 0x1000;
 const X_OK = 1;
@@ -85,13 +80,23 @@ function openNode(serving: Serving, call: Listener, device: number, flags: numbe
   if (machine.devices[device] === undefined) return void call.answer(-Errno.ENOENT), true;
   if ((flags & O_DIRECTORY) !== 0) return void call.answer(-Errno.ENOTDIR), true;
   if ((flags & (O_CREAT | O_EXCL)) === (O_CREAT | O_EXCL)) return void call.answer(-EEXIST), true;
+  if ((flags & O_PATH) !== 0) return givePlace(call, flags);
+  targets.settle(call.tid);
   const target = targets.make(call.tid);
   if (target === undefined) return void call.answer(-Errno.ESRCH), true;
-  targets.settle(call.tid);
   const opened = target.process.openOrWait(`/dev/neuron${device}`, flags);
   const finish = (fake: number) => giveNode(serving, call, target, { fake, device, flags });
   if (typeof opened === "number") finish(opened);
   else serving.waits.defer(call, target, opened, finish);
+  return true;
+}
+
+/** Gives the caller a descriptor that only names a character device: nothing is opened on the fake. */
+function givePlace(call: Listener, flags: number): true {
+  const fd = native().open("/dev/null", O_PATH | OpenFlag.CLOEXEC, 0);
+  if (fd < 0) return void call.answer(fd), true;
+  call.inject(fd, (flags & OpenFlag.CLOEXEC) !== 0);
+  native().close(fd);
   return true;
 }
 
@@ -146,8 +151,8 @@ const stat = (form: StatForm, addressArgument: number, followOf: (call: Listener
 const statDescriptor = (form: StatForm, addressArgument: number, flagsArgument: number) =>
   (serving: Serving, call: Listener, fd: number): boolean => {
     if (serving.files.size === 0 || (call.int(flagsArgument) & AT_EMPTY_PATH) === 0) return false;
-    const target = serving.targets.find(call.tid);
     serving.targets.settle(call.tid);
+    const target = serving.targets.find(call.tid);
     const descriptor = target?.descriptors.get(fd);
     if (descriptor === undefined) return false;
     call.answer(copyNodeStat(form, descriptor.record.device, call, call.argument(addressArgument)));

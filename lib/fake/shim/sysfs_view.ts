@@ -6,6 +6,7 @@ import { native, OpenFlag } from "../../../ffi/native.ts";
 import { cStrings } from "../../../ffi/process.ts";
 import { syscalls } from "../../../ffi/syscalls.ts";
 import { writeU64 } from "../../../ffi/u64.ts";
+import { O_DIRECTORY } from "./open_flags.ts";
 import type { Sysfs, SysfsExport } from "../sysfs.ts";
 
 /** `struct open_how`: flags, mode, resolve. */
@@ -76,6 +77,6 @@ export class SysfsView {
     const root = mkdtempSync(join(tmpdir(), `neuron-dmem-${process.pid}-`));
     this.#root = root;
     this.#export = this.#sysfs.export(root);
-    this.#fd = native().open(root, 0o200000 | OpenFlag.CLOEXEC, 0);
+    this.#fd = native().open(root, O_DIRECTORY | OpenFlag.CLOEXEC, 0);
   }
 }

@@ -241,6 +241,8 @@ test("light, dark and print have their own colours, and print leaves the control
     assert.equal(await drawn(page), "49,112,237,255");
     await page.emulateMedia({ colorScheme: "dark" });
     assert.equal(await paperOf(page), "rgb(20, 23, 27)");
+    // The page hears of the change with its next frame.
+    await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
     assert.equal(await drawn(page), "40,108,165,255");
     await page.emulateMedia({ media: "print", colorScheme: "dark" });
     assert.equal(await paperOf(page), "rgb(255, 255, 255)");

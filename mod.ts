@@ -76,5 +76,7 @@ export * from "./lib/driver/mod.ts";
 export { createFake, FakeMachine } from "./lib/fake/machine.ts";
 export type { FakeOptions } from "./lib/fake/options.ts";
 export { FakeProcess } from "./lib/fake/process.ts";
+export { type RunResult, runUnderFake, type RunUnderFakeOptions } from "./lib/fake/shim/run.ts";
+export { ShimError, shimObstacle } from "./lib/fake/shim/capability.ts";
 export { type Kernel, linuxKernel } from "./ffi/kernel.ts";
 export { Mapping } from "./ffi/mapping.ts";

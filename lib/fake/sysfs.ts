@@ -1,4 +1,4 @@
-import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Errno } from "../../ffi/errno.ts";
 import type { Device } from "./device.ts";
@@ -150,11 +150,22 @@ function writeIfChanged(written: Map<string, string>, path: string, file: SysfsF
   const text = file.read();
   const before = written.get(path);
   if (before === text) return;
-  if (before === undefined) {
-    mkdirSync(dirname(path), { recursive: true });
-    writeFileSync(path, text, { mode: file.mode });
-  } else writeFileSync(path, text);
+  if (before === undefined) create(path, text, file.mode);
+  else writeFileSync(path, text);
   written.set(path, text);
+}
+
+/** Writes a file that may be there from an earlier copy, perhaps without permission to write it. */
+function create(path: string, text: string, mode: number): void {
+  try {
+    writeFileSync(path, text, { mode });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT") mkdirSync(dirname(path), { recursive: true });
+    else if (code === "EACCES") rmSync(path, { force: true });
+    else throw error;
+    writeFileSync(path, text, { mode });
+  }
 }
 
 function link(target: string, path: string): void {
@@ -162,6 +173,6 @@ function link(target: string, path: string): void {
   try {
     symlinkSync(target, path);
   } catch (error) {
-    if ((error as { code?: string }).code !== "EEXIST") throw error;
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
   }
 }

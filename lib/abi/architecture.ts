@@ -100,7 +100,7 @@ export const geometries: Readonly<Record<Product, Geometry>> = {
 /** The product a compiled model's target runs on; trn1 stands for sunda. */
 export const productOfTarget: Readonly<Record<Target, Product>> = { sunda: "trn1", cayman: "trn2", mariana: "trn3" };
 
-/** The geometry for a driver architecture number, or undefined for one this package does not know. */
+/** The geometry for a driver architecture number, or undefined for one this package does not know. @param instanceType sysfs's word, which tells products of one architecture apart */
 export function geometryOf(architecture: number, instanceType?: string): Geometry | undefined {
   const all = Object.values(geometries).filter((geometry) => geometry.architecture === architecture);
   return all.find((geometry) => geometry.sysfs.instanceType === instanceType) ?? all.find((geometry) => geometry.product !== "inf2");

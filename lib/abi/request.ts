@@ -37,7 +37,7 @@ export interface Request<F extends Fields = Fields> {
   readonly since: string | null;
 }
 
-/** Makes a row of the request table. */
+/** Makes a row of the request table. @param number `nr` of the request code @param value the whole 32-bit code */
 export function request<F extends Fields>(
   name: string,
   number: number,

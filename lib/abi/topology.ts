@@ -52,6 +52,8 @@ export function deviceOfRoutingId(product: Product, routingId: number): number {
  * The answer of HOST_DEVICE_ID_TO_RID_MAP: routing id by device index, 64
  * entries. The driver assumes routing ids 0 … count − 1; entries of absent
  * devices stay 0.
+ *
+ * @param deviceCount devices of the host
  */
 export function routingIds(product: Product, deviceCount: number): readonly number[] {
   const map = Array.from({ length: MAP_ENTRIES }, () => 0);
@@ -79,7 +81,7 @@ export function physicalCore(architecture: ArchitectureNumber, entry: number, di
   return core === undefined ? undefined : { deviceId: Math.floor(entry / MAPPED_CORES), core };
 }
 
-/** The mapping RESOURCE_MMAP_INFO answers for a block and resource, or undefined (EINVAL). */
+/** The mapping RESOURCE_MMAP_INFO answers for a block and resource, or undefined (EINVAL). @param blockId which block of its kind */
 export function specialMapping(
   architecture: ArchitectureNumber,
   block: number,
@@ -104,6 +106,7 @@ const UNKNOWN_DEVICE = 7;
  * memory, or the reverse).
  *
  * @param category `mem_alloc_category_t`; values the driver does not know count as unknown
+ * @param hostMemory whether it is host memory
  * @param core the core the allocation is booked on
  */
 export function sysfsDirectory(category: number, hostMemory: boolean, core: number): string | undefined {
@@ -148,7 +151,7 @@ export function driverProfile(version: string): DriverProfile {
   return driverProfiles.findLast(({ from }) => compareVersions(from, version) <= 0) ?? (driverProfiles[0] as DriverProfile);
 }
 
-/** Compares dotted version numbers part by part; missing parts and text count as 0. Negative: `a` is older. */
+/** Compares dotted version numbers part by part; missing parts and text count as 0. Negative: `a` is older than `b`. */
 export function compareVersions(a: string, b: string): number {
   const parts = (text: string) => text.split(".").map((part) => Number.parseInt(part, 10) || 0);
   const [left, right] = [parts(a), parts(b)];

@@ -37,6 +37,9 @@ export type CopyPath = "direct" | "zero-copy" | "staged";
  * Which way a copy goes. The order of the tests differs on purpose: with
  * zero-copy on, host memory is written directly but read by zero-copy, as the
  * runtime does it.
+ *
+ * @param host whether it is pinned host memory
+ * @param zeroCopy whether zero-copy is switched on
  */
 export function copyPath(direction: "in" | "out", host: boolean, zeroCopy: boolean): CopyPath {
   if (direction === "in") return host ? "direct" : zeroCopy ? "zero-copy" : "staged";

@@ -29,6 +29,9 @@ const DEVICE_COUNTER: Readonly<Record<number, number>> = {
  *
  * Cores from 4 on have their counters in the extension; that place follows from
  * the sizes of its parts and was not seen in use.
+ *
+ * @param usage a value of `UsageType`
+ * @param location a value of `MemLocation`
  */
 export function datastoreOffset(core: number, usage: number, location: number): number {
   if (location === MemLocation.HOST_DRAM) {

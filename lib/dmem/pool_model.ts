@@ -8,7 +8,7 @@ export interface Placer {
   readonly freeBytes: number;
   /** Length of the longest free range in bytes. */
   readonly largestGap: number;
-  /** Places `size` bytes. Returns the offset from the start of the HBM, or −1 when they do not fit. */
+  /** Places `size` bytes at a multiple of `alignment` (0: of a page). Returns the offset from the start of the HBM, or −1 when they do not fit. */
   place(size: number, alignment: number): number;
   /**
    * Places the next contiguous scratchpad page: directly below the living ones,

@@ -242,9 +242,9 @@ export interface AllocatorLayer {
 
 /** Where allocations are registered besides the ledger. Returning false is logged and has no other effect. */
 export interface MemoryMetrics {
-  /** An allocation happened. */
+  /** An allocation happened. @param usage a value of `UsageType` @param location a value of `MemLocation` */
   allocated(core: number, usage: number, location: number, bytes: number): boolean;
-  /** A free happened. */
+  /** A free happened. @param usage a value of `UsageType` @param location a value of `MemLocation` */
   freed(core: number, usage: number, location: number, bytes: number): boolean;
   /** Releases what the metrics hold. */
   close?(): void;

@@ -228,7 +228,7 @@ export interface NeuronDevice {
   hostDeviceId(): number;
   /** Routing id by device index. */
   routingMap(): readonly number[];
-  /** Physical place of each logical core: device and core on it. */
+  /** Physical place of each logical core: device and core on it. @param maxEntries how many at most, default all */
   coreMap(maxEntries?: number): readonly { readonly device: number; readonly core: number }[];
   /** Processes that have the device open. */
   apps(): readonly AppEntry[];
@@ -263,7 +263,7 @@ export interface NeuronDevice {
    * @returns the wait handle of this copy: 1 or 2, or 0
    */
   copyAsync(source: number, destination: number, size: number, previous: number, options?: CopyOffsets & { readonly prefetch?: number | undefined }): number;
-  /** Waits for a copy started by {@linkcode copyAsync}, with the same two chunks. Handle 0 is a no-op. */
+  /** Waits for a copy started by {@linkcode copyAsync}, with the same two chunks. @param waitHandle what it returned; 0 is a no-op */
   copyWait(source: number, destination: number, waitHandle: number): void;
   /** Copies host memory into a chunk through the driver's bounce buffer; split below 4 GiB. */
   bufCopyIn(handle: number, offset: number, source: HostBuffer): void;
@@ -296,15 +296,15 @@ export interface NeuronDevice {
   modelStartedCount(core: number): number;
   /** Starts a reset. @param cores the cores, or undefined for the whole device; returns the request id */
   reset(cores?: readonly number[]): number;
-  /** Waits for a reset. @returns whether it succeeded */
+  /** Waits for a reset. @param requestId what {@linkcode reset} returned @returns whether it succeeded */
   resetReady(requestId: number): boolean;
   /** The datastore of a process (0: our own, made if absent): a range to map. */
   acquireDatastore(pid?: number): MappableRange;
   /** Releases a datastore. */
   releaseDatastore(pid?: number): void;
-  /** The range of a special resource, and {@linkcode mapResource}. */
+  /** The range of a special resource; {@linkcode mapResource} maps it. @param block a value of `ResourceBlock` @param blockId which of its kind @param resource a value of `ResourceType` */
   resourceRange(block: number, blockId: number, resource: number): MappableRange;
-  /** Maps a special resource (semaphores, state buffer …). */
+  /** Maps a special resource (semaphores, state buffer …). @param block a value of `ResourceBlock` @param blockId which of its kind @param resource a value of `ResourceType` */
   mapResource(block: number, blockId: number, resource: number, options?: { readonly writable?: boolean }): Mapping;
   /** A dma-buf descriptor over a mapped range. The caller closes it. */
   dmaBuf(address: number, size: number): number;

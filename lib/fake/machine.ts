@@ -163,16 +163,29 @@ export class FakeMachine implements MachineState {
     return this.#pid++;
   }
 
+  /** Value of a module parameter, 0 for one it does not have. */
   parameter(name: string): number {
     return this.parameters[name] ?? 0;
   }
 
+  /**
+   * Decides about a request that would stop or corrupt a real kernel: 0 to carry it out, −errno to refuse it.
+   *
+   * @param request its name
+   * @throws {FakeAbort} by default
+   */
   danger(danger: Danger, request: string, numbers?: Readonly<Record<string, unknown>>): number {
     if (this.#danger === "allow" || this.#allow.has(danger)) return 0;
     if (this.#danger === "errno") return -Errno.EIO;
     throw fakeAbort(danger, request, numbers);
   }
 
+  /**
+   * A wait of the driver: what `poll` answers, now or later, or `otherwise` when time is over.
+   *
+   * @param milliseconds how long, by the machine's clock
+   * @param otherwise the answer, or what gives it
+   */
   wait(milliseconds: number, poll: () => number | undefined, otherwise: number | (() => number)): number {
     const early = poll();
     if (early !== undefined) return early;
@@ -180,6 +193,7 @@ export class FakeMachine implements MachineState {
     return this.begin({ deadline: this.clock.now() + milliseconds, poll, expired });
   }
 
+  /** Hands a wait to whoever issued the request; a number is passed through. */
   begin(wait: Wait | number): number {
     if (typeof wait === "number") return wait;
     this.#wait = wait;
@@ -193,6 +207,7 @@ export class FakeMachine implements MachineState {
     return wait;
   }
 
+  /** The mapping of a process that covers an address, or undefined. */
   mappingAt(caller: Caller, va: number): MappingRecord | undefined {
     return caller.mappings.find((record) => va >= record.va && va < record.va + record.size);
   }

@@ -132,14 +132,14 @@ export class FakeProcess implements Kernel, Caller {
     return this.#files[fd - FIRST_FD];
   }
 
-  /** `ioctl(2)`. @param address of the argument in this process's memory */
+  /** `ioctl(2)`. @param request number of the request @param address of the argument in this process's memory */
   ioctl(fd: number, request: number, address: number): number {
     let result = this.#issue(fd, request, address);
     while (result === BLOCKED) result = waitOut(this.#machine.clock, this.#machine.takeWait());
     return result;
   }
 
-  /** `ioctl(2)` that hands back a {@linkcode Wait} instead of waiting: for a supervisor of several processes. */
+  /** `ioctl(2)` that hands back a {@linkcode Wait} instead of waiting: for a supervisor of several processes. @param request number of the request */
   ioctlOrWait(fd: number, request: number, address: number): number | Wait {
     const result = this.#issue(fd, request, address);
     return result === BLOCKED ? this.#machine.takeWait() : result;
@@ -186,14 +186,21 @@ export class FakeProcess implements Kernel, Caller {
   mapped(fd: number, plan: MapPlan, va: number, length: number): void {
     const device = this.#files[fd - FIRST_FD]?.device;
     if (!plan.recorded || device === undefined || this.slots[device.index] === undefined) return;
-    this.mappings.push({ device, va, size: Math.ceil(length / 4096) * 4096, pa: plan.pa });
+    this.#observe("mapped", "mapped", { fd, pa: plan.pa, address: va, length }, () => {
+      this.mappings.push({ device, va, size: Math.ceil(length / 4096) * 4096, pa: plan.pa });
+      return 0;
+    });
   }
 
   /** Forgets a mapping that was unmapped as a whole; a part leaves the record as it was. */
   unmapped(va: number, length: number): void {
     const size = Math.ceil(length / 4096) * 4096;
     const index = this.mappings.findIndex((record) => record.va === va && record.size === size);
-    if (index >= 0) this.mappings.splice(index, 1);
+    if (index < 0) return;
+    this.#observe("unmapped", "unmapped", { address: va, length }, () => {
+      this.mappings.splice(index, 1);
+      return 0;
+    });
   }
 
   /** Makes a dma-buf descriptor for device memory. */

@@ -102,7 +102,7 @@ export function describeLocation(where: NeffLocation): string {
   return parts.join(" ");
 }
 
-/** Text from a file, safe for one line of a terminal: control characters escaped, long text cut. */
+/** Text from a file, safe for one line of a terminal: control characters escaped, cut behind `most` characters. */
 export function printable(text: string, most = 200): string {
   const cut = text.length > most ? `${text.slice(0, most)}…` : text;
   // oxlint-disable-next-line no-control-regex -- control characters are what is looked for

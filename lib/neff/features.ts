@@ -44,7 +44,7 @@ export const REJECTED_FEATURE_MASK = 0x7fff_ffff_f800_0000n;
 /** Bit 10, set exactly on files with more than one subgraph. */
 export const FEATURE_VNC = 1n << 10n;
 
-/** `0x209c00`. */
+/** Feature bits as text: `0x209c00`. @param mask the bits */
 export function bitsText(mask: bigint): string {
   return `0x${mask.toString(16)}`;
 }

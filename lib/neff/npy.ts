@@ -21,6 +21,7 @@ function npyError(reason: string, member: string, offset: number): NeffError {
  * Reads the header of an `.npy` member. Like the runtime it insists on the first
  * two bytes of the magic only; the length field is a u16 at 8 (version 1) or a u32
  * (version 2 and 3). `available` is the member's full length when `bytes` is its beginning.
+ * Throws a `NeffError` for anything else.
  */
 export function readNpyHeader(bytes: Uint8Array, member: string, available: number = bytes.length): NpyHeader {
   if (bytes[0] !== 0x93 || bytes[1] !== 0x4e) throw npyError("it does not begin with 93 4E", member, 0);
@@ -51,7 +52,8 @@ export interface PayloadRange {
 
 /**
  * The payload of a constant's member, checked against the variable: the runtime
- * takes the payload's length, so a difference would shift everything behind it.
+ * takes the payload's length, so a difference would shift everything behind it, and
+ * a `NeffError` is thrown.
  */
 export function payloadRange(variable: FileVariable, member: Member): PayloadRange {
   const offset = variable.fileName.endsWith(".npy") ? readNpyHeader(member.head, member.name, member.size).dataOffset : 0;
@@ -74,7 +76,7 @@ export interface NpySpec {
   readonly data: Uint8Array;
 }
 
-/** The header of an `.npy` file of version 1.0, padded so that the data begins at a multiple of 64. */
+/** The header of an `.npy` file of version 1.0, padded so that the data begins at a multiple of 64. @param descr numpy's type text */
 export function encodeNpyHeader(descr: string, shape: readonly number[]): Uint8Array {
   const dims = shape.length === 1 ? `${shape[0]},` : shape.join(", ");
   const text = `{'descr': '${descr}', 'fortran_order': False, 'shape': (${dims}), }`;

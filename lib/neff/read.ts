@@ -31,7 +31,7 @@ export interface NeffPlace {
 /**
  * Reads a NEFF that is in memory: header, archive, host graph, definitions. Members
  * are views of the inflated archive, nothing is copied. Also takes a protobuf file with a
- * NEFF inside. Whatever is wrong with the bytes is a `NeffError`.
+ * NEFF inside. Throws a `NeffError` for whatever is wrong with the bytes.
  *
  * @example
  * import { readFileSync } from "node:fs";

@@ -138,6 +138,8 @@ export interface ScanReport {
  * Scans files, and folders with everything below them, in the order of their names.
  * Symbolic links to folders are not followed. A path that does not exist is a result too.
  *
+ * @param paths of files and folders
+ *
  * @example
  * const { results, bad } = await scanPaths(["samples"]);
  * console.log(`${results.length} models, ${bad} bad`); // → 3 models, 0 bad

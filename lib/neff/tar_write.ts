@@ -6,7 +6,9 @@ export type TarDialect = "ustar" | "gnu" | "pax";
 
 /** Data that is made while it is written; asked for once per pass. A piece may be reused when the next one is asked for. */
 export interface MemberData {
+  /** Bytes of all pieces. */
   readonly size: number;
+  /** The pieces, from the first. */
   chunks(): Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
 }
 

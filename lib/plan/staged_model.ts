@@ -112,7 +112,7 @@ export class StagedSubgraph {
     for (let varId = 0; varId < this.plan.count; varId++) yield this.variable(varId);
   }
 
-  /** One variable. @throws {ResolveError} for a name or id that does not exist */
+  /** One variable. @param which its name or id @throws {ResolveError} for a name or id that does not exist */
   variable(which: string | number): StagedVariable {
     this.#alive();
     const varId = typeof which === "string" ? this.idOf(which) : which;

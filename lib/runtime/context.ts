@@ -186,7 +186,7 @@ export class NeuronContext implements Disposable {
     return this.#lookUp((core) => core.globalIndex === globalIndex, `with number ${globalIndex}`);
   }
 
-  /** The logical core with a number for collectives. @throws {NrtError} NRT_INVALID */
+  /** The logical core with a number for collectives. @param id by routing id instead of device index @throws {NrtError} NRT_INVALID */
   logicalCoreByCollectiveId(id: number): LogicalCore {
     return this.#lookUp((core) => core.collectiveId === id, `with collective number ${id}`);
   }

@@ -122,7 +122,7 @@ export class Model implements Disposable, AsyncDisposable {
     return this.#parts.residents.reduce((sum, resident) => sum + resident.refCount, 0);
   }
 
-  /** A staged subgraph, by name or position. @throws {NrtError} NRT_INVALID when there is none */
+  /** A staged subgraph. @param which its name or position @throws {NrtError} NRT_INVALID when there is none */
   subgraph(which: string | number): StagedSubgraph {
     this.#usable("look into");
     const { subgraphs } = this.#parts.staged;
@@ -196,7 +196,7 @@ export class Model implements Disposable, AsyncDisposable {
     }
   }
 
-  /** Takes tensors away again. Names that are not bound are ignored. */
+  /** Takes tensors away again. @param names of inputs and outputs; those that are not bound are ignored */
   unbind(...names: readonly string[]): void {
     this.#usable("unbind tensors of");
     this.#notRunning("unbind tensors of");
@@ -259,7 +259,7 @@ export class Model implements Disposable, AsyncDisposable {
     else void Promise.all(this.#parts.residents.map((resident) => resident.drained())).then(() => this.#free());
   }
 
-  /** Frees everything now, whoever holds the model: the context is being closed. */
+  /** Frees everything now, whoever holds the model: the context is being closed. Throws nothing of our own. */
   abandon(): void {
     try {
       this.#free();

@@ -113,6 +113,7 @@ export class ModelReference<T> implements Disposable {
     this.#release(this);
   }
 
+  /** Same as {@linkcode release}. */
   [Symbol.dispose](): void {
     this.release();
   }
@@ -177,7 +178,7 @@ export class ModelDatabase<T> {
     return resident;
   }
 
-  /** The first half of {@linkcode remove}: unlinks at once and does not wait. */
+  /** The first half of {@linkcode remove}: unlinks at once and does not wait. @throws {NrtError} NRT_FAILURE for a handle the core does not have, and for a holder that would wait for itself */
   unlink(handle: number, holder: Holder | undefined = currentHolder()): Resident<T> {
     const resident = this.#table.get(storedHandle(handle));
     if (resident === undefined) throw this.#unknown("remove", `Unknown model: ${handle}`, handle);
@@ -193,7 +194,7 @@ export class ModelDatabase<T> {
     return models;
   }
 
-  /** @throws {NrtError} NRT_FAILURE when `holder` holds a reference to the model: waiting for it would never end */
+  /** Refuses to wait for oneself. @throws {NrtError} NRT_FAILURE when `holder` holds a reference to the model: waiting for it would never end */
   checkOwnReference(resident: Resident<T>, holder: Holder | undefined = currentHolder()): void {
     const own = resident.references.find((reference) => encloses(reference.holder, holder));
     if (own === undefined) return;

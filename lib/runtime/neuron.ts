@@ -75,8 +75,9 @@ export class Neuron implements Disposable {
   }
 
   /**
-   * A physical core: by its index in this process's list, from 0, or by device and core on it.
+   * A physical core.
    *
+   * @param which its index in this process's list, from 0, or device and core on it
    * @throws {NrtError} NRT_INVALID when this process does not have it
    */
   core(which: number | CoreAddress): NeuronCore {

@@ -7,7 +7,7 @@ export type Importable = ReadonlyMap<string, ReadonlyMap<string, ApiSymbol>>;
 
 /** The example with an import line for every exported name it uses and does not declare. */
 export function withImports(code: string, importable: Importable): string {
-  const { program, errors } = parseSync("example.ts", code);
+  const { program, errors } = parseSync("example.ts", code, { sourceType: "module" });
   if (errors.length > 0) throw new Error(`Cannot parse an example: ${errors[0]!.message}\n${code}`);
   const { used, declared } = namesIn(program as unknown as Node);
   const free = [...used].filter((name) => !declared.has(name));

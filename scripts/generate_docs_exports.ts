@@ -188,9 +188,9 @@ function memberText(source: Source, member: Node, body: Node | null): string {
     const annotated = member["typeAnnotation"] != null;
     const made = value.type === "NewExpression" ? `: ${source.text.slice((value["callee"] as Node).start, ((value["typeArguments"] as Node | null) ?? (value["callee"] as Node)).end)}` : undefined;
     const text = source.text.slice(member.start, annotated || made !== undefined ? ((member["typeAnnotation"] ?? member["key"]) as Node).end : member.end);
-    return `${text}${annotated ? "" : made ?? ""}`;
+    return `${text}${annotated ? "" : made ?? ""}`.replace(/^override /, "");
   }
-  return source.text.slice(member.start, body?.start ?? member.end).replace(/^(async|override) /, "");
+  return source.text.slice(member.start, body?.start ?? member.end).replace(/^((async|override) )+/, "");
 }
 
 function accessorText(source: Source, member: Node, value: Node): string {

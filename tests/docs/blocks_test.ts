@@ -1,0 +1,49 @@
+/** Everything the documents and the doc comments show runs, under the runtime that runs this test, and prints what they say. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { commentTasks, documentTasks, matches, NOT_RUN, promised, runTasks } from "./blocks.ts";
+import { documents } from "./markdown.ts";
+
+/** Blocks that are shown and not run, by document: they need a device, a network, a cluster. */
+const SHOWN_ONLY: Readonly<Record<string, number>> = {};
+
+const tasks = [...commentTasks(), ...documentTasks()];
+const outcomes = runTasks(tasks);
+
+tasks.forEach(({ title, code, expected }, index) => {
+  test(`${title} runs`, () => {
+    const { output, error } = outcomes[index]!;
+    assert.equal(error, null, `${error ?? ""}\nThe block:\n${code}\nIt printed:\n${output}`);
+    if (expected !== undefined) assert.ok(matches(expected, output), `the output is not what the document shows. Shown:\n${expected}\nPrinted:\n${output}`);
+    const lines = output.split("\n");
+    let from = 0;
+    for (const line of promised(code)) {
+      const found = lines.findIndex((printed, at) => at >= from && matches(line, printed));
+      assert.ok(found >= 0, `"${line}" is not printed; printed:\n${output}`);
+      from = found + 1;
+    }
+  });
+});
+
+test("blocks that are not run are counted, and every output belongs to a block that runs", () => {
+  const shownOnly: Record<string, number> = {};
+  for (const { path, blocks } of documents()) {
+    const count = blocks.filter(({ tags }) => tags.includes(NOT_RUN)).length;
+    if (count > 0) shownOnly[path] = count;
+    blocks.forEach((block, index) => {
+      if (!block.tags.includes("output")) return;
+      const before = blocks[index - 1];
+      assert.ok(before !== undefined && ["ts", "sh"].includes(before.language) && !before.tags.includes(NOT_RUN), `${path}:${block.line} shows the output of nothing`);
+    });
+  }
+  assert.deepEqual(shownOnly, SHOWN_ONLY);
+});
+
+test("shown output is compared line by line, and only … stands for anything", () => {
+  assert.ok(matches("a …\n…\nz", "a 1\nb\nc\nz\n"));
+  assert.ok(matches("a\nb", "a  \nb"));
+  assert.ok(!matches("a", "a\nb"));
+  assert.ok(!matches("a\nb", "a"));
+  assert.ok(!matches("a.c", "abc"));
+  assert.ok(!matches("a …\nz", "b 1\nz"));
+});

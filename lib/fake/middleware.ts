@@ -5,8 +5,8 @@ import type { UserMemory } from "./user_memory.ts";
 export interface CallContext {
   /** The process. */
   readonly process: FakeProcess;
-  /** Which system call. */
-  readonly kind: "open" | "ioctl" | "mmap" | "close" | "dup" | "fork" | "exit" | "start";
+  /** Which system call; `mapped` and `unmapped` are notes that a mapping was made and is gone. */
+  readonly kind: "open" | "ioctl" | "mmap" | "mapped" | "unmapped" | "close" | "dup" | "fork" | "exit" | "start";
   /** Name of the request; for other calls the call's name. */
   readonly name: string;
   /** The call's arguments, as numbers and text. */

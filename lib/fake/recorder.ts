@@ -20,7 +20,7 @@ export type LoggedBytes = readonly [address: number, base64: string, missing: nu
 /** One call of a request log. */
 export interface LoggedCall {
   /** Kind of call. */
-  readonly op: "open" | "ioctl" | "mmap" | "close" | "dup" | "fork" | "exit";
+  readonly op: "open" | "ioctl" | "mmap" | "mapped" | "unmapped" | "close" | "dup" | "fork" | "exit";
   /** Process id. */
   readonly pid: number;
   /** Whether the process has CAP_SYS_RAWIO; given when it first appears. */
@@ -33,7 +33,7 @@ export interface LoggedCall {
   readonly reads?: readonly LoggedBytes[];
   /** What the driver wrote, in order. */
   readonly writes?: readonly LoggedBytes[];
-  /** Result: ≥ 0 or −errno. Addresses of mappings are given as 0. */
+  /** Result: ≥ 0 or −errno. That of `mmap` is 0 where it is an address; `mapped` has it. */
   readonly ret: number;
 }
 
@@ -218,6 +218,12 @@ class Player {
         const plan = process.planMapping(value("fd"), value("length"), value("protection"), value("flags"), value("offset"));
         return typeof plan === "number" ? plan : 0;
       }
+      case "mapped":
+        process.mapped(value("fd"), { pa: value("pa"), protection: 0, recorded: true }, value("address"), value("length"));
+        return 0;
+      case "unmapped":
+        process.unmapped(value("address"), value("length"));
+        return 0;
       case "fork":
         this.#processes.set(value("child"), process.fork({ pid: value("child"), memory: this.#memory() }));
         return 0;

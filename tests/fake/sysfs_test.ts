@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
 import { createFake, type FakeMachine } from "../../lib/fake/machine.ts";
-import { Client, openClient, pattern } from "./client.ts";
+import { Client, openClient, pattern, READ_WRITE } from "./client.ts";
 import { goldenTree } from "./recordings.ts";
 
 const DEVICE = "/sys/devices/virtual/neuron_device/neuron0";
@@ -74,7 +74,7 @@ test("what is not there, is a directory or may not be written says so", () => {
   assert.equal(machine.writeText(`${DEVICE}/dev`, "1"), -Errno.EACCES);
   assert.equal(machine.sysfs.mode(`${DEVICE}/core_count`), 0o400);
   assert.equal(machine.readText("/sys/module/neuron/refcnt"), "0\n");
-  new Client(machine.process());
+  assert.ok(machine.process().open("/dev/neuron0", READ_WRITE) >= 0);
   assert.equal(machine.readText("/sys/module/neuron/refcnt"), "1\n");
 });
 

@@ -4,6 +4,7 @@
  */
 import { ArgumentError } from "../../ffi/error.ts";
 import type { Neff } from "../neff/model.ts";
+import { humanSize } from "../report/size.ts";
 import { fitAdvice, type FitDraft } from "./fit_advice.ts";
 import { type Demand, type PlannedModel, plannedModel, wantsOf } from "./fit_demand.ts";
 import { tensorItems } from "./footprint.ts";
@@ -160,7 +161,7 @@ type Judgement = Pick<FitDraft, "verdict" | "onlyBy" | "fitsAlone">;
 function judge(trial: Trial, { machine, demand, attempt }: Judging): Judgement {
   if (trial.shortage === null) {
     if (trial.spilledBytes === 0) return { verdict: "fits", onlyBy: null, fitsAlone: true };
-    return { verdict: "fits-only-by", onlyBy: `borrowing ${trial.spilledBytes} bytes from other cores' regions of the device`, fitsAlone: true };
+    return { verdict: "fits-only-by", onlyBy: `borrowing ${humanSize(trial.spilledBytes)} from other cores' regions of the device`, fitsAlone: true };
   }
   const changes = [...otherPages(machine, demand), ...(demand.profile ? [{ profile: false, by: "leaving the profile buffers out" }] : [])];
   const onlyBy = changes.find((change) => attempt(change).shortage === null)?.by ?? null;

@@ -202,7 +202,7 @@ test("R02 extra tensors beyond the model count: 13 GiB and a cache of 64 x 32 Mi
 test("R05 on inf1 a core borrows from its neighbours: fits only by that while they are empty, not at all while they are full", () => {
   const extra = [{ name: "weights", bytes: 3 * GIB }];
   const empty = fit([], { instance: "inf1.xlarge", extra });
-  assert.deepEqual([empty.verdict, empty.onlyBy], ["fits-only-by", `borrowing ${GIB} bytes from other cores' regions of the device`]);
+  assert.deepEqual([empty.verdict, empty.onlyBy, empty.hbms[0]?.spilledBytes], ["fits-only-by", "borrowing 1.00 GiB from other cores' regions of the device", GIB]);
   const full = fit([], { instance: "inf1.xlarge", extra, used: (hbm) => (hbm === 0 ? 0 : 2 * GIB) });
   assert.equal(full.verdict, "does-not-fit");
   assert.equal(fit([], { instance: "inf1.xlarge", extra: [{ name: "weights", bytes: 2 * GIB }] }).verdict, "fits");

@@ -84,3 +84,19 @@ test("two placements that swap are noticed, and every step after the first diffe
   assert.deepEqual(result.differences.map(({ index }) => index), [first!.index, second!.index]);
   assert.equal(result.steps - result.identical, 2);
 });
+
+test("every kind of step that the recordings' description lists can be replayed", () => {
+  const recording = goldenRecording("driver-2.24.7-trn2");
+  const steps: Step[] = [
+    { op: "open", proc: "A", fd: "f", in: { path: "/dev/neuron0", flags: "O_RDWR|O_CLOEXEC" }, ret: 0, errno: null },
+    { op: "repeat-open", proc: "A", in: { path: "/dev/neuron0", flags: "O_RDWR" }, out: { succeeded: 500 } },
+    { op: "dup", proc: "A", fd: "g", in: { of: "f" }, ret: 0, errno: null },
+    { op: "close", proc: "A", fd: "g", ret: 0, errno: null },
+  ];
+  const scenario: Scenario = { name: "made up", category: "limits", steps };
+  assert.deepEqual(unexplained([replayScenario(recording, scenario)]), []);
+  const fewer = replayScenario(recording, { ...scenario, steps: [steps[0]!, { ...steps[1]!, in: { path: "/dev/neuron7" } }] });
+  assert.equal(fewer.differences[0]?.difference, "0 descriptors, recorded 500");
+  const unknown = replayScenario(recording, { ...scenario, steps: [{ op: "teleport", proc: "A" }] });
+  assert.deepEqual(unknown.differences, [{ index: 0, status: "different", difference: "no way to replay teleport" }]);
+});

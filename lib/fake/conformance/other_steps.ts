@@ -1,22 +1,13 @@
-import { MapFlag, OpenFlag, Protection } from "../../../ffi/native.ts";
 import { addressOf, hexAt } from "./arguments.ts";
 import { describe, hexBytes, matchesDescription } from "./data.ts";
+import { mapFlags, openFlags, protection } from "./flags.ts";
 import type { Difference } from "./ioctl_step.ts";
-import type { Step, Value } from "./recording.ts";
+import type { Step } from "./recording.ts";
 import { integer, outcome, sameErrno, type Session } from "./session.ts";
 
 type Replay = (session: Session, step: Step) => Difference;
 
 const DEVICES = "/sys/devices/virtual/neuron_device";
-const OPEN_FLAGS: Readonly<Record<string, number>> = { O_RDONLY: OpenFlag.RDONLY, O_WRONLY: OpenFlag.WRONLY, O_RDWR: OpenFlag.RDWR, O_NONBLOCK: 0o4000, O_CLOEXEC: OpenFlag.CLOEXEC };
-const PROTECTIONS: Readonly<Record<string, number>> = { PROT_NONE: 0, PROT_READ: Protection.READ, PROT_WRITE: Protection.WRITE, PROT_EXEC: 4 };
-const MAP_FLAGS: Readonly<Record<string, number>> = { MAP_SHARED: MapFlag.SHARED, MAP_PRIVATE: MapFlag.PRIVATE, MAP_FIXED: MapFlag.FIXED };
-
-/** The bits behind `A|B`, or a plain number. */
-function bits(value: Value | undefined, names: Readonly<Record<string, number>>): number {
-  if (typeof value === "number") return value;
-  return String(value).split("|").reduce((sum, name) => sum | (names[name] ?? Number(name)), 0);
-}
 
 /** Compares a system call's result; a recorded 0 stands for any success that yields a descriptor or address. */
 function compareResult(step: Step, result: number, yields = false): Difference {
@@ -26,7 +17,7 @@ function compareResult(step: Step, result: number, yields = false): Difference {
 }
 
 const open: Replay = (session, step) => {
-  const fd = session.actor(step.proc).open(String(step.in?.["path"]), bits(step.in?.["flags"], OPEN_FLAGS));
+  const fd = session.actor(step.proc).open(String(step.in?.["path"]), openFlags(step.in?.["flags"]));
   session.bindDescriptor(step.proc, step.fd, fd);
   return compareResult(step, fd, true);
 };
@@ -46,7 +37,7 @@ const mmap: Replay = (session, step) => {
   const reference = step.refs?.["offset"];
   const offset = reference === undefined ? session.translate(Number(integer(given["offset"]))) : addressOf(session, reference, given["offset"]!);
   const address = actor.mmap(
-    session.descriptor(step.proc, step.fd), length, bits(given["prot"], PROTECTIONS), bits(given["flags"], MAP_FLAGS), offset,
+    session.descriptor(step.proc, step.fd), length, protection(given["prot"]), mapFlags(given["flags"]), offset,
   );
   const difference = compareResult(step, address, true);
   if (difference !== undefined || address < 0) return difference;
@@ -72,7 +63,7 @@ const mprotect: Replay = (session, step) => {
   const { address, length } = place(session, step);
   const given = step.in?.["length"];
   const bytes = given === undefined ? length : Number(integer(given));
-  return compareResult(step, session.actor(step.proc).mprotect(address, bytes, bits(step.in?.["prot"], PROTECTIONS)));
+  return compareResult(step, session.actor(step.proc).mprotect(address, bytes, protection(step.in?.["prot"])));
 };
 
 const mremap: Replay = (session, step) => {

@@ -6,7 +6,7 @@ import { ioctlStep } from "./ioctl_step.ts";
 import { justify } from "./justified.ts";
 import { counters, otherSteps, watchCounters } from "./other_steps.ts";
 import { deviceCount, type Recording, type Scenario, type Step } from "./recording.ts";
-import { repeatAlloc, repeatMmap, threads } from "./series_steps.ts";
+import { repeatAlloc, repeatMmap, repeatOpen, threads } from "./series_steps.ts";
 import { Session } from "./session.ts";
 
 export { parseRecording, type Recording, type Scenario, type Step } from "./recording.ts";
@@ -106,7 +106,7 @@ function replaySteps(session: Session, options: ReplayOptions): ScenarioResult {
 }
 
 const SERIES: Readonly<Record<string, (session: Session, step: Step) => string | undefined>> = {
-  ioctl: ioctlStep, "repeat-alloc": repeatAlloc, "repeat-mmap": repeatMmap, threads,
+  ioctl: ioctlStep, "repeat-alloc": repeatAlloc, "repeat-mmap": repeatMmap, "repeat-open": repeatOpen, threads,
 };
 
 function attempt(session: Session, step: Step): string | undefined {

@@ -1,3 +1,4 @@
+import { openFlags } from "./flags.ts";
 import type { Difference } from "./ioctl_step.ts";
 import { requests } from "../../abi/requests.ts";
 import { prepareArgument, type Prepared } from "./arguments.ts";
@@ -140,6 +141,23 @@ export function repeatMmap(session: Session, step: Step): Difference {
   }
   for (const address of addresses) actor.munmap(address, PAGE);
   return addresses.length === count ? undefined : `${addresses.length} mappings of ${label}, recorded ${count}`;
+}
+
+/** `repeat-open`: the node opened again and again by one process, up to the recorded number or until it fails; closed at the end. */
+export function repeatOpen(session: Session, step: Step): Difference {
+  const actor = session.actor(step.proc);
+  const path = String(step.in?.["path"] ?? "/dev/neuron0");
+  const count = Number(integer(step.out?.["succeeded"]));
+  const fds: number[] = [];
+  let result = 0;
+  while (fds.length < count + (step.ret !== undefined && step.ret < 0 ? 1 : 0)) {
+    result = actor.open(path, openFlags(step.in?.["flags"]));
+    if (result < 0) break;
+    fds.push(result);
+  }
+  for (const fd of fds) actor.close(fd);
+  if (fds.length !== count) return `${fds.length} descriptors, recorded ${count}`;
+  return step.ret === undefined ? undefined : compare({ ...step, out: {} }, Math.min(result, 0), {});
 }
 
 /** `threads`: what four threads did at once, one after the other; only sums are compared. */

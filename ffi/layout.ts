@@ -82,13 +82,14 @@ export interface Struct<F extends Fields> {
  */
 export function struct<const F extends Fields>(cName: string, byteLength: number, fields: F): Struct<F> {
   checkTable(cName, byteLength, fields);
-  const View = viewClass(byteLength, fields);
-  const make = (view: DataView, base: number) => new View(view, base) as unknown as StructView<F>;
+  // Most programs use few of the structs: the class is made with the first view.
+  let View: ReturnType<typeof viewClass> | undefined;
+  const make = (view: DataView, base: number) => new (View ??= viewClass(byteLength, fields))(view, base) as unknown as StructView<F>;
   return {
     cName,
     byteLength,
     fields,
-    offsets: Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.offset])) as Struct<F>["offsets"],
+    offsets: offsetsOf(fields) as Struct<F>["offsets"],
     over(view, base = 0) {
       if (base < 0 || base + byteLength > view.byteLength) {
         throw new ArgumentError(`Cannot lay ${cName} (${byteLength} bytes) at offset ${base} of ${view.byteLength} bytes: it does not fit`);
@@ -267,11 +268,26 @@ function element(fields: Fields, name: string, index: number): Field & { readonl
   return field as Field & { readonly count: number };
 }
 
+function offsetsOf(fields: Fields): Record<string, number> {
+  const offsets: Record<string, number> = {};
+  for (const name in fields) offsets[name] = (fields[name] as Field).offset;
+  return offsets;
+}
+
 function checkTable(cName: string, byteLength: number, fields: Fields): void {
   let end = 0;
-  const sorted = Object.entries(fields).sort(([, a], [, b]) => a.offset - b.offset);
-  for (const [name, field] of sorted) {
+  let sorted: Field[] | undefined;
+  for (const name in fields) {
+    const { offset, size } = fields[name] as Field;
+    if (offset < end || offset + size > byteLength) sorted = Object.values(fields).sort((a, b) => a.offset - b.offset);
+    end = offset + size;
+  }
+  if (sorted === undefined) return;
+  // Not in the order of their offsets, or wrong: looked at in that order.
+  end = 0;
+  for (const field of sorted) {
     if (field.offset < end || field.offset + field.size > byteLength) {
+      const name = Object.keys(fields).find((key) => fields[key] === field);
       throw new ArgumentError(`Cannot declare ${cName}: field ${name} at ${field.offset} overlaps another or leaves its ${byteLength} bytes`);
     }
     end = field.offset + field.size;

@@ -6,32 +6,38 @@ const BLOCK_PAGES = 1 << BLOCK_BITS;
 /** Emptied blocks kept for reuse. */
 const SPARE_LIMIT = 64;
 
-type Block = (Chunk | undefined)[];
+/** A run of pages that has chunks: each at its first page, and a bit per first page. */
+interface Block {
+  readonly chunks: (Chunk | undefined)[];
+  readonly bits: Int32Array;
+}
 
 /**
  * The chunks of one address range by address: exact look-ups in a table of
  * blocks by page, and for "the chunk before this page" a bitmap of first pages
- * with two summary levels, so that neither gets slow with many chunks.
+ * with two summary levels, so that neither gets slow with many chunks. A block
+ * and its part of the bitmap exist while it has chunks.
  */
 export class AddressIndex {
   readonly #base: number;
-  readonly #blocks: (Block | undefined)[];
-  readonly #filled: Int32Array;
+  readonly #pages: number;
+  readonly #blocks: (Block | undefined)[] = [];
   readonly #spare: Block[] = [];
   #count = 0;
-  /** One bit per page, one per word of the level below. */
-  readonly #levels: readonly [Int32Array, Int32Array, Int32Array];
+  /** One bit per word of a block's bits: a word per block. */
+  readonly #second: Int32Array;
+  /** One bit per block. */
+  readonly #third: Int32Array;
 
   /** An empty index of `[base, base + size)`. */
   constructor(base: number, size: number) {
     this.#base = base;
-    const words = (bits: number) => Math.max(1, Math.ceil(bits / 32));
-    const blocks = Math.ceil(size / PAGE_BYTES / BLOCK_PAGES);
-    this.#blocks = Array.from({ length: blocks }, () => undefined);
-    this.#filled = new Int32Array(blocks);
-    const first = words(size / PAGE_BYTES);
-    const second = words(first);
-    this.#levels = [new Int32Array(first), new Int32Array(second), new Int32Array(words(second))];
+    this.#pages = size / PAGE_BYTES;
+    const blocks = Math.ceil(this.#pages / BLOCK_PAGES);
+    this.#blocks.length = blocks;
+    this.#blocks.fill(undefined);
+    this.#second = new Int32Array(blocks);
+    this.#third = new Int32Array(Math.ceil(blocks / 32));
   }
 
   /** Number of chunks. */
@@ -43,14 +49,12 @@ export class AddressIndex {
   add(chunk: Chunk): void {
     const page = (chunk.pa - this.#base) / PAGE_BYTES;
     const index = page >> BLOCK_BITS;
-    const block = this.#blocks[index] ??= this.#spare.pop() ?? Array.from({ length: BLOCK_PAGES }, () => undefined);
-    block[page & (BLOCK_PAGES - 1)] = chunk;
-    this.#filled[index]!++;
+    const block = this.#blocks[index] ??= this.#spare.pop() ?? newBlock();
+    block.chunks[page & (BLOCK_PAGES - 1)] = chunk;
     this.#count++;
-    const [first, second, third] = this.#levels;
-    first[page >> 5]! |= 1 << (page & 31);
-    second[page >> 10]! |= 1 << ((page >> 5) & 31);
-    third[page >> 15]! |= 1 << ((page >> 10) & 31);
+    block.bits[(page >> 5) & 31]! |= 1 << (page & 31);
+    this.#second[index]! |= 1 << ((page >> 5) & 31);
+    this.#third[index >> 5]! |= 1 << (index & 31);
   }
 
   /** Takes a chunk out. */
@@ -58,22 +62,19 @@ export class AddressIndex {
     const page = (chunk.pa - this.#base) / PAGE_BYTES;
     const index = page >> BLOCK_BITS;
     const block = this.#blocks[index]!;
-    block[page & (BLOCK_PAGES - 1)] = undefined;
+    block.chunks[page & (BLOCK_PAGES - 1)] = undefined;
     this.#count--;
-    if (--this.#filled[index]! === 0) {
-      this.#blocks[index] = undefined;
-      if (this.#spare.length < SPARE_LIMIT) this.#spare.push(block);
-    }
-    const [first, second, third] = this.#levels;
-    if ((first[page >> 5]! &= ~(1 << (page & 31))) !== 0) return;
-    if ((second[page >> 10]! &= ~(1 << ((page >> 5) & 31))) !== 0) return;
-    third[page >> 15]! &= ~(1 << ((page >> 10) & 31));
+    if ((block.bits[(page >> 5) & 31]! &= ~(1 << (page & 31))) !== 0) return;
+    if ((this.#second[index]! &= ~(1 << ((page >> 5) & 31))) !== 0) return;
+    this.#third[index >> 5]! &= ~(1 << (index & 31));
+    this.#blocks[index] = undefined;
+    if (this.#spare.length < SPARE_LIMIT) this.#spare.push(block);
   }
 
   /** The chunk that contains the byte at `address`, or undefined. */
   at(address: number): Chunk | undefined {
     const page = Math.floor((address - this.#base) / PAGE_BYTES);
-    if (!(page >= 0 && page < this.#levels[0].length * 32)) return undefined;
+    if (!(page >= 0 && page < this.#pages)) return undefined;
     const exact = this.#startingAt(page);
     if (exact !== undefined) return exact;
     const before = this.#before(page);
@@ -84,35 +85,65 @@ export class AddressIndex {
   /** All chunks in rising address. */
   inOrder(): Chunk[] {
     const chunks: Chunk[] = [];
-    for (const block of this.#blocks) {
-      for (const chunk of block ?? []) if (chunk !== undefined) chunks.push(chunk);
+    for (let group = 0; group < this.#third.length; group++) {
+      for (let rest = this.#third[group]!; rest !== 0; rest &= rest - 1) {
+        this.#collect(group * 32 + lowestBit(rest), chunks);
+      }
     }
     return chunks;
   }
 
+  #collect(index: number, into: Chunk[]): void {
+    const { chunks, bits } = this.#blocks[index]!;
+    for (let words = this.#second[index]!; words !== 0; words &= words - 1) {
+      const word = lowestBit(words);
+      for (let rest = bits[word]!; rest !== 0; rest &= rest - 1) into.push(chunks[word * 32 + lowestBit(rest)]!);
+    }
+  }
+
   #startingAt(page: number): Chunk | undefined {
-    return this.#blocks[page >> BLOCK_BITS]?.[page & (BLOCK_PAGES - 1)];
+    return this.#blocks[page >> BLOCK_BITS]?.chunks[page & (BLOCK_PAGES - 1)];
   }
 
   /** The highest first page of a chunk below `page`, or −1. */
   #before(page: number): number {
-    let bit = page;
-    for (let level = 0; level < 3; level++) {
-      const words = this.#levels[level]!;
-      let word = bit >> 5;
-      let found = words[word]! & ((1 << (bit & 31)) - 1);
-      if (level === 2) {
-        while (found === 0 && word > 0) found = words[--word]!;
-      }
-      if (found !== 0) return this.#descend(level, word * 32 + 31 - Math.clz32(found));
-      bit = word;
+    const index = page >> BLOCK_BITS;
+    const word = (page >> 5) & 31;
+    const bits = this.#blocks[index]?.bits;
+    if (bits !== undefined) {
+      const same = bits[word]! & below(page & 31);
+      if (same !== 0) return (page & ~31) + highestBit(same);
+      const earlier = this.#second[index]! & below(word);
+      if (earlier !== 0) return this.#last(index, earlier);
     }
-    return -1;
+    let group = index >> 5;
+    let blocks = this.#third[group]! & below(index & 31);
+    while (blocks === 0 && group > 0) blocks = this.#third[--group]!;
+    if (blocks === 0) return -1;
+    const found = group * 32 + highestBit(blocks);
+    return this.#last(found, this.#second[found]!);
   }
 
-  #descend(level: number, bit: number): number {
-    let at = bit;
-    for (let below = level - 1; below >= 0; below--) at = at * 32 + 31 - Math.clz32(this.#levels[below]![at]!);
-    return at;
+  /** The last first page in the words of a block that `words` names. */
+  #last(index: number, words: number): number {
+    const word = highestBit(words);
+    return index * BLOCK_PAGES + word * 32 + highestBit(this.#blocks[index]!.bits[word]!);
   }
+}
+
+function newBlock(): Block {
+  return { chunks: Array.from({ length: BLOCK_PAGES }, () => undefined), bits: new Int32Array(BLOCK_PAGES / 32) };
+}
+
+/** The bits below `bit`. */
+function below(bit: number): number {
+  return (1 << bit) - 1;
+}
+
+function lowestBit(word: number): number {
+  return 31 - Math.clz32(word & -word);
+}
+
+function highestBit(word: number): number {
+  return 31 - Math.clz32(word);
 }

@@ -31,7 +31,7 @@ export interface SysfsExport {
 /** The driver's part of sysfs: files made when somebody looks. */
 export class Sysfs {
   readonly #source: SysfsSource;
-  #trees: ReadonlyMap<string, SysfsTree> | undefined;
+  readonly #trees = new Map<string, SysfsTree>();
 
   constructor(source: SysfsSource) {
     this.#source = source;
@@ -73,7 +73,7 @@ export class Sysfs {
   /** All files below the directory of a device, of the class or of the module, by path; empty for other directories. */
   tree(directory: string): SysfsTree {
     const [found, rest] = this.#split(directory);
-    return found === undefined || rest !== "" ? new Map() : this.#all().get(found) ?? new Map();
+    return found === undefined || rest !== "" ? new Map() : this.#treeOf(found) ?? new Map();
   }
 
   /**
@@ -107,21 +107,28 @@ export class Sysfs {
     return this.#source.devices.flatMap((device) => (device === undefined ? [] : [`neuron${device.index}`]));
   }
 
-  #all(): ReadonlyMap<string, SysfsTree> {
-    if (this.#trees !== undefined) return this.#trees;
-    const trees = new Map<string, SysfsTree>();
-    for (const device of this.#source.devices) {
-      if (device !== undefined) trees.set(`${DEVICES}/neuron${device.index}`, deviceFiles(device, this.#source));
-    }
-    trees.set(CLASS, classFiles());
-    const users = () => this.#source.devices.reduce((sum, device) => sum + (device?.openCount ?? 0), 0);
-    trees.set(MODULE, moduleFiles(this.#source.driverVersion, this.#source.parameters, users));
-    return this.#trees = trees;
+  /** The tree of a directory that has one, made when somebody first looks. */
+  #treeOf(directory: string): SysfsTree | undefined {
+    let tree = this.#trees.get(directory);
+    if (tree === undefined && (tree = this.#makeTree(directory)) !== undefined) this.#trees.set(directory, tree);
+    return tree;
+  }
+
+  #makeTree(directory: string): SysfsTree | undefined {
+    const { devices, driverVersion, parameters } = this.#source;
+    if (directory === CLASS) return classFiles();
+    if (directory === MODULE) return moduleFiles(driverVersion, parameters, () => devices.reduce((sum, device) => sum + (device?.openCount ?? 0), 0));
+    const device = devices.find((one) => one !== undefined && directory === `${DEVICES}/neuron${one.index}`);
+    return device === undefined ? undefined : deviceFiles(device, this.#source);
+  }
+
+  #all(): readonly (readonly [string, SysfsTree])[] {
+    return [...this.#deviceNames().map((name) => `${DEVICES}/${name}`), CLASS, MODULE].map((directory) => [directory, this.#treeOf(directory)!]);
   }
 
   #find(path: string): SysfsFile | undefined {
     const [directory, rest] = this.#split(path);
-    return directory === undefined ? undefined : this.#all().get(directory)?.get(rest);
+    return directory === undefined ? undefined : this.#treeOf(directory)?.get(rest);
   }
 
   /** Names in a directory, or undefined when it is none. */
@@ -131,7 +138,7 @@ export class Sysfs {
     if (clean === DEVICES || clean === CLASS) this.#deviceNames().forEach((name) => names.add(name));
     const [directory, rest] = this.#split(clean);
     const prefix = rest === "" ? "" : `${rest}/`;
-    for (const file of (directory === undefined ? undefined : this.#all().get(directory))?.keys() ?? []) {
+    for (const file of (directory === undefined ? undefined : this.#treeOf(directory))?.keys() ?? []) {
       if (file.startsWith(prefix)) names.add(file.slice(prefix.length).split("/")[0]!);
     }
     return names.size === 0 ? undefined : [...names].sort();

@@ -62,7 +62,7 @@ export async function loadModel(logicalCore: LogicalCore, neff: Neff, options: L
   const target = checkTarget(neff, name, logicalCore);
   const before = logicalCore.cores.map((core) => core.usedBytes);
   const handles = neff.subgraphs.map(() => context.handles.next());
-  const staged = stage(planNeff(neff), { target, members: neff.members }, logicalCore.cores.map((core) => core.place), {
+  const staged = stage(planNeff(neff), { target, members: neff.members, subgraphs: neff.subgraphs }, logicalCore.cores.map((core) => core.place), {
     io: options.io === "plan" ? "plan" : "none",
     payloads: "later",
     label: { modelId: handles[0], name },

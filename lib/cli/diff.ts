@@ -1,4 +1,5 @@
 import { diffNeffs, readNeff } from "../neff/mod.ts";
+import type { DiffOutput } from "../report/json_output.ts";
 import { diffText } from "../report/diff_report.ts";
 import { ExitCode } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
@@ -7,7 +8,7 @@ import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 export async function diff(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
   const [a, b] = args as [string, string];
   const answer = diffNeffs(await readNeff(a), await readNeff(b));
-  if (options["json"] === true) printJson(terminal, { a, b, ...answer });
+  if (options["json"] === true) printJson(terminal, { a, b, ...answer } satisfies DiffOutput);
   else terminal.print(diffText(answer, { a, b }, emphasisOf(terminal)));
   return answer.verdict === "different" && options["exitCode"] === true ? ExitCode.REFUSED : ExitCode.OK;
 }

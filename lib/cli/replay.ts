@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { NeuronError } from "../../ffi/error.ts";
 import { parseAllocationLog } from "../dmem/allocation_log.ts";
 import { replay as replayLog } from "../dmem/replay.ts";
+import type { ReplayOutput, ReplayRequestsOutput } from "../report/json_output.ts";
 import { replayText } from "../report/replay_report.ts";
 import { ExitCode, UsageError } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
@@ -21,7 +22,7 @@ export async function replay(terminal: Terminal, args: readonly string[], option
   const hbmSize = options["hbmSize"] as number | undefined;
   if (hbmSize === undefined) throw new UsageError("Cannot replay allocations without the size of the HBMs", { hint: "Give --hbm-size, for example --hbm-size 16GiB." });
   const result = replayLog(parseAllocationLog(text), { hbmSize });
-  if (json) printJson(terminal, { file, kind: "allocations", ...result });
+  if (json) printJson(terminal, { file, kind: "allocations", ...result } satisfies ReplayOutput);
   else terminal.print(replayText(result, file, emphasisOf(terminal)));
   return result.fits ? ExitCode.OK : ExitCode.REFUSED;
 }
@@ -29,7 +30,7 @@ export async function replay(terminal: Terminal, args: readonly string[], option
 async function replayRequestLog(terminal: Terminal, { file, text, json }: { readonly file: string; readonly text: string; readonly json: boolean }): Promise<number> {
   const [{ createFake }, { replayRequests }] = await Promise.all([import("../fake/machine.ts"), import("../fake/recorder.ts")]);
   const { calls, difference } = understood(file, () => replayRequests(text.split("\n"), createFake));
-  if (json) printJson(terminal, { file, kind: "requests", calls, difference: difference ?? null });
+  if (json) printJson(terminal, { file, kind: "requests", calls, difference: difference ?? null } satisfies ReplayRequestsOutput);
   else if (difference === undefined) terminal.print(terminal.green(`${calls} calls answered as recorded`));
   else terminal.print(terminal.red(`${calls} calls answered as recorded, then call ${difference.call} (${difference.name}) otherwise: ${difference.what}`));
   return difference === undefined ? ExitCode.OK : ExitCode.REFUSED;

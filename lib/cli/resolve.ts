@@ -1,4 +1,5 @@
 import { NeuronError } from "../../ffi/error.ts";
+import type { ResolveOutput } from "../report/json_output.ts";
 import { sessionOptions } from "./load.ts";
 import { openSession } from "./session.ts";
 import { printJson, type Terminal } from "./terminal.ts";
@@ -21,7 +22,7 @@ export async function resolve(terminal: Terminal, args: readonly string[], optio
   const { varId } = subgraph.variable(name);
   const answer = { variable: name, varId, offset, size, address: `0x${address.toString(16)}` };
   await session.release();
-  if (options["json"] === true) printJson(terminal, { ...answer, subgraph: subgraph.name, device: session.device });
+  if (options["json"] === true) printJson(terminal, { ...answer, subgraph: subgraph.name, device: session.device } satisfies ResolveOutput);
   else {
     terminal.print(answer.address);
     terminal.note(terminal.dim(`${name}${offset > 0 ? `+${offset}` : ""} of ${subgraph.name} on core ${subgraph.core}, ${session.device.label}`));

@@ -1,5 +1,4 @@
-import { writeSync } from "node:fs";
-import { isatty } from "node:tty";
+import { readlinkSync, writeSync } from "node:fs";
 import { NeuronError } from "../../ffi/error.ts";
 import type { Emphasis } from "../report/load_report.ts";
 
@@ -40,7 +39,7 @@ export function processTerminal(): Terminal {
   const environment = process.env;
   // https://no-color.org: set to anything but nothing.
   const plain = (environment["NO_COLOR"] ?? "") !== "" || environment["TERM"] === "dumb";
-  const [out, err] = [isatty(1), isatty(2)];
+  const [out, err] = [isTerminal(1), isTerminal(2)];
   const colour = out && !plain;
   const style = (name: keyof typeof STYLES) => {
     const [on, off] = STYLES[name];
@@ -59,6 +58,21 @@ export function processTerminal(): Terminal {
       return columnsOf(environment["COLUMNS"], out);
     },
   };
+}
+
+/**
+ * Whether a descriptor is a terminal. The streams of `process` know, but making one costs
+ * more than many commands; where the descriptor leads is nearly always enough.
+ */
+function isTerminal(descriptor: 1 | 2): boolean {
+  try {
+    const place = readlinkSync(`/proc/self/fd/${descriptor}`);
+    if (/^\/dev\/(pts\/|tty)/.test(place)) return true;
+    if (/^(pipe|socket|anon_inode):/.test(place) || !/^\/(dev\/|\d)/.test(place) || place === "/dev/null") return false;
+  } catch {
+    // Not Linux, or no /proc.
+  }
+  return (descriptor === 1 ? process.stdout : process.stderr).isTTY === true;
 }
 
 /** How reports set parts of their text apart on this terminal. */

@@ -87,7 +87,8 @@ export class BounceBuffer {
 
   #setLock(locked: boolean): void {
     this.#locked = locked;
-    this.#record.lock[0] = locked ? 1 : 0;
+    const { $view, $base } = this.#record;
+    $view.setUint8($base + CopyBuffer.offsets.lock, locked ? 1 : 0);
   }
 
   /** Fills in the `ndl_copy_buf_t` and the driver's record it points to. */

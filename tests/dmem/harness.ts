@@ -25,7 +25,9 @@ export interface MemoryBench {
   readonly calls: CallRecord[];
   /** Events, log lines and calls in one order. */
   readonly emitted: Emitted[];
-  /** Request names, each followed by nothing. */
+  /** Told about each call besides. */
+  onCall: (call: CallRecord) => void;
+  /** Request names. */
   names(): string[];
   /** Log messages. */
   messages(): string[];
@@ -60,7 +62,11 @@ export function openMemoryBench(options: MemoryBenchOptions = {}): MemoryBench {
     };
   });
   const calls = bench.calls;
-  bench.onCall = (call) => void emitted.push({ kind: "call", call });
+  let onCall: (call: CallRecord) => void = () => {};
+  bench.onCall = (call) => {
+    emitted.push({ kind: "call", call });
+    onCall(call);
+  };
   const memory = openDeviceMemory(bench.device, {
     ...options.memory,
     observer: {
@@ -75,6 +81,9 @@ export function openMemoryBench(options: MemoryBenchOptions = {}): MemoryBench {
   emitted.length = 0;
   return {
     fake: bench.fake, device: bench.device, memory, calls, emitted,
+    set onCall(listener: (call: CallRecord) => void) {
+      onCall = listener;
+    },
     names: () => calls.filter(({ call }) => call === "ioctl").map(({ name }) => name),
     messages: () => emitted.flatMap((one) => one.kind === "log" ? [one.line.message] : []),
     forget() {

@@ -1,0 +1,46 @@
+import { native, pinned } from "../ffi/mod.ts";
+import { openDeviceMemory } from "../lib/dmem/mod.ts";
+import { openDevice } from "../lib/driver/mod.ts";
+import { createFake } from "../lib/fake/machine.ts";
+import type { Suite } from "./support/harness.ts";
+
+const REQUEST = 0x80384e66;
+const FLOOR = "two ioctl calls that fail at once";
+const LIVE = 1000;
+
+/**
+ * What device memory costs over the system calls it would make: the floor is two
+ * calls into the kernel through the same foreign function interface, the rows run
+ * on a fake device in this process.
+ */
+export async function run(suite: Suite): Promise<void> {
+  const system = native();
+  const argument = pinned(64);
+  await suite.row(FLOOR, () => system.ioctl(-1, REQUEST, argument.address) + system.ioctl(-1, REQUEST, argument.address), { label: "host" });
+  using fake = createFake({ product: "trn2" });
+  using device = openDevice({ kernel: fake.kernel() });
+  const chunk = { size: 4096, align: 0, host: false, hbm: 0, core: 0, category: 9 };
+  const fakeRow = { label: "fake", floor: FLOOR } as const;
+  await suite.row("requests: alloc, address, free", () => {
+    const handle = device.alloc(chunk);
+    const pa = device.getPa(handle);
+    device.free(handle);
+    return pa;
+  }, fakeRow);
+
+  using memory = openDeviceMemory(device, { cores: [0] });
+  const { global } = memory.core(0);
+  await suite.row("alloc + free, ledger on", () => global.alloc({ size: 4096, usage: "TENSOR" }).free(), { ...fakeRow, within: 1000, garbageAtMost: 200 });
+  await suite.row("alloc + free with a hint", () => global.alloc({ size: 4096, usage: "TENSOR", hint: "layer 0" }).free(), fakeRow);
+  await suite.row("alloc + free, aligned", () => global.alloc({ size: 4096, usage: "DMA_RING", alignment: 65_536 }).free(), fakeRow);
+  const shared = global.alloc({ size: 4096, usage: "TENSOR" });
+  await suite.row("acquire + free of a shared one", () => shared.acquire().free(), { ...fakeRow, garbageAtMost: 0 });
+  await suite.row("address, size and HBM of one", () => shared.address + shared.size + shared.hbm, fakeRow);
+
+  using crowded = memory.createAllocator(0, "MODEL");
+  for (let i = 0; i < LIVE; i++) crowded.alloc({ size: 4096, usage: "WEIGHT" });
+  await suite.row(`alloc + free beside ${LIVE} others`, () => crowded.alloc({ size: 4096, usage: "WEIGHT" }).free(), fakeRow);
+  await suite.row("walk a list, per allocation", () => crowded.bytes, { ...fakeRow, operations: LIVE });
+  await suite.row("snapshot of all counters", () => memory.ledger.counters().hbm[0], fakeRow);
+  for (const one of crowded.live) one.free();
+}

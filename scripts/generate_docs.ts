@@ -9,10 +9,13 @@ import { fileURLToPath } from "node:url";
 import { type ApiSymbol, exportsOf, headerOf, type Reader, sourceReader, typesNamedBy } from "./generate_docs_exports.ts";
 import type { Importable } from "./generate_docs_example.ts";
 import { importEdges, importPicture, importTable } from "./generate_docs_imports.ts";
-import { anchorsOf, PAGES, type Placed, renderIndex, renderPage } from "./generate_docs_page.ts";
+import { anchorsOf, type ApiPage, PAGES, type Placed, renderIndex, renderPage } from "./generate_docs_page.ts";
 
 /** Modules the package exports, by specifier. */
-export const ENTRIES: Readonly<Record<string, string>> = { "neuron-dmem": "mod.ts", "neuron-dmem/abi": "lib/abi/mod.ts" };
+function entriesOf(root: string): Readonly<Record<string, string>> {
+  const { name, exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { readonly name: string; readonly exports: Readonly<Record<string, string>> };
+  return Object.fromEntries(Object.entries(exports).filter(([, path]) => path.endsWith(".ts")).map(([key, path]) => [join(name, key), join(path)]));
+}
 
 /** The exports of the package. */
 export interface Api {
@@ -24,7 +27,7 @@ export interface Api {
 /** Reads everything the package exports. */
 export function readApi(root: string): Api {
   const read = sourceReader(root);
-  const importable = new Map(Object.entries(ENTRIES).map(([specifier, path]) => [specifier, new Map(exportsOf(read, path).map((symbol) => [symbol.name, symbol]))]));
+  const importable = new Map(Object.entries(entriesOf(root)).map(([specifier, path]) => [specifier, new Map(exportsOf(read, path).map((symbol) => [symbol.name, symbol]))]));
   const merged = new Map<string, { readonly symbol: ApiSymbol; readonly from: string[] }>();
   for (const [specifier, symbols] of importable) {
     for (const symbol of symbols.values()) {
@@ -36,7 +39,7 @@ export function readApi(root: string): Api {
   }
   addNamed(read, merged);
   const placed = PAGES.flatMap((page) => {
-    const mine = [...merged.values()].filter(({ symbol }) => symbol.file.startsWith(`${page.folder}/`));
+    const mine = [...merged.values()].filter(({ symbol }) => pageOf(symbol) === page);
     return anchorsOf(page, mine.map(({ symbol }) => symbol)).map(([symbol, anchor]) => ({ symbol, page, anchor, from: mine.find((one) => one.symbol === symbol)!.from }));
   });
   if (placed.length !== merged.size) throw new Error(`${merged.size - placed.length} exports lie in folders without a page`);
@@ -46,6 +49,11 @@ export function readApi(root: string): Api {
 /** A declaration: its file and its text, since it may be exported under another name. */
 function keyOf(symbol: ApiSymbol): string {
   return `${symbol.file} ${symbol.signature}`;
+}
+
+/** The page of the innermost folder. */
+function pageOf(symbol: ApiSymbol): ApiPage | undefined {
+  return PAGES.filter(({ folder }) => symbol.file.startsWith(`${folder}/`)).toSorted((a, b) => b.folder.length - a.folder.length)[0];
 }
 
 /** Adds the interfaces and types that exports name without being exported themselves: their fields belong to the reference. */

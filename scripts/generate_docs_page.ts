@@ -33,6 +33,7 @@ export const PAGES: readonly ApiPage[] = [
   { name: "dmem.md", title: "Device memory without the runtime", folder: "lib/dmem", summary: "Allocators, handles, copies, ledger, layers, allocation logs." },
   { name: "driver.md", title: "One device, request by request", folder: "lib/driver", summary: "The driver's requests as typed methods, discovery, layers on system calls." },
   { name: "fake.md", title: "The fake device", folder: "lib/fake", summary: "A machine with Neuron devices and their driver, in this process." },
+  { name: "map.md", title: "Pictures of memory", folder: "lib/report/map", summary: "Build the memory map from plain data, check it, write it as a page." },
   { name: "report.md", title: "Reports as data", folder: "lib/report", summary: "What errors and listings carry: the out-of-memory report, usage by core, counters from sysfs." },
   { name: "ffi.md", title: "Errors and the kernel seam", folder: "ffi", summary: "The error family, errno, mappings, and what everything reaches a device through." },
   { name: "abi.md", title: "Structs, requests, enums", folder: "lib/abi", summary: "The driver's and the runtime's binary interface as data." },
@@ -59,7 +60,7 @@ export function renderIndex(placed: readonly Placed[]): string {
     return [`## [${page.title}](${page.name})`, page.summary, `| export | kind | what it is |\n|---|---|---|\n${table.join("\n")}`];
   });
   const intro = [
-    "Everything `neuron-dmem` and `neuron-dmem/abi` export, written from the comments in the source. A test fails when a page is out of date or an export has no comment, and runs every example on both runtimes.",
+    "Everything the package exports, written from the comments in the source. A test fails when a page is out of date or an export has no comment, and runs every example on both runtimes.",
     "New here? Begin with [the guides](../README.md); `openNeuron`, `readNeff` and `fit` are the doors to everything else.",
   ];
   return `${[GENERATED, "# API reference", ...intro, ...rows].join("\n\n")}\n`;
@@ -93,7 +94,7 @@ function linker(placed: readonly Placed[], page: ApiPage): Link {
 function importLine(mine: readonly Placed[]): string {
   if (mine.every(({ from }) => from.length === 0)) return "Nothing of it is exported by name; it comes with what `neuron-dmem` exports.";
   const both = mine.filter(({ from }) => from.length > 1).map(({ symbol }) => `\`${symbol.name}\``);
-  const [only] = mine.find(({ from }) => from.length === 1)?.from ?? mine[0]?.from ?? [""];
+  const only = mine.flatMap(({ from }) => from).at(-1) ?? "";
   return `Import from \`${only}\`${both.length === 0 ? "" : `; ${both.join(", ")} from \`neuron-dmem\` too`}.`;
 }
 

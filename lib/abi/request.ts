@@ -12,7 +12,7 @@ export type RequestForm = "struct" | "pointer" | "scalar" | "none";
  *
  * @example
  * console.log(requests.MEM_ALLOC_V2MT64.hex); // → 0x80384E66
- * console.log(requests.MEM_ALLOC_V2MT64.argument.offsets.size); // → 0
+ * console.log(requests.MEM_ALLOC_V2MT64.argument?.offsets.size); // → 0
  */
 export interface Request<F extends Fields = Fields> {
   /** The C name without `NEURON_IOCTL_`. */

@@ -213,7 +213,8 @@ export interface ResolvedReference {
  *
  * @example
  * const neff = await readNeff("model.neff");
- * for (const { reference, inRange } of dmaReferences(neff.subgraphs[0]!)) if (!inRange) console.log(`${reference.variable} is left`);
+ * const references = [...dmaReferences(neff.subgraphs[0]!)];
+ * console.log(references.length, references.every(({ inside }) => inside)); // → 4 true
  */
 export function* dmaReferences(subgraph: Subgraph): Generator<ResolvedReference> {
   for (const file of subgraph.engines) {

@@ -95,7 +95,7 @@ export function encodeNpyHeader(descr: string, shape: readonly number[]): Uint8A
  *
  * @example
  * const file = encodeNpy({ descr: "<f4", shape: [2, 3], data: new Uint8Array(24) });
- * console.log(readNpyHeader(file, "w.npy").shape.join("×")); // → 2×3
+ * console.log(readNpyHeader(file, "w.npy").shape?.join("×")); // → 2×3
  */
 export function encodeNpy(spec: NpySpec): Uint8Array {
   const header = encodeNpyHeader(spec.descr, spec.shape);

@@ -30,12 +30,13 @@ const SHOWN_ONLY: readonly (readonly [RegExp, string])[] = [
 const OWN_PROCESS = new Set(["fake", "metrics", "top"]);
 
 const [jobsFile, outcomesFile] = process.argv.slice(2) as [string, string];
-const environment = { ...process.env, NO_COLOR: "1", COLUMNS: "100", PATH: `${shims(join(dirname(jobsFile), "bin"))}${delimiter}${join(root, "node_modules/.bin")}${delimiter}${process.env["PATH"] ?? ""}` };
-Object.assign(process.env, { NO_COLOR: "1", COLUMNS: "100" });
-const outcomes: { readonly output: string; readonly error: string | null }[] = [];
+const environment = { ...process.env, NO_COLOR: "1", PATH: `${shims(join(dirname(jobsFile), "bin"))}${delimiter}${join(root, "node_modules/.bin")}${delimiter}${process.env["PATH"] ?? ""}` };
+process.env["NO_COLOR"] = "1";
+const outcomes: { readonly output: string; readonly error: string | null; readonly milliseconds: number }[] = [];
 for (const job of JSON.parse(readFileSync(jobsFile, "utf8")) as Job[]) {
   const lines: string[] = [];
   let error: string | null = null;
+  const started = performance.now();
   process.chdir(job.folder);
   try {
     if (job.language === "ts") await runModule(job, lines);
@@ -44,7 +45,7 @@ for (const job of JSON.parse(readFileSync(jobsFile, "utf8")) as Job[]) {
     error = caught instanceof Error ? caught.stack ?? caught.message : String(caught);
   }
   process.exitCode = 0;
-  outcomes.push({ output: lines.join("\n"), error });
+  outcomes.push({ output: lines.join("\n"), error, milliseconds: performance.now() - started });
 }
 process.chdir(root);
 writeFileSync(outcomesFile, JSON.stringify(outcomes));
@@ -71,12 +72,17 @@ async function runShell({ code, folder }: Job, lines: string[]): Promise<void> {
   }
 }
 
-/** The commands of a block: lines, joined where one ends with a backslash. `# exit code N` behind one says how it ends. */
+/**
+ * The commands of a block: lines, joined where one ends with a backslash. `# exit code N`
+ * behind a command, or in the comment above it, says how it ends.
+ */
 function commandsOf(code: string): { readonly text: string; readonly code: number }[] {
+  let above = "";
   return code.replace(/\\\n\s*/g, "").split("\n").flatMap((line) => {
-    const [, text, comment] = /^\s*(?:\$ )?(.*?)(?:(?:^|\s+)#\s(.*))?$/.exec(line)!;
-    const ends = /exit code (\d+)/.exec(comment ?? "")?.[1];
-    return text === "" ? [] : [{ text: text!, code: Number(ends ?? 0) }];
+    const [, text = "", comment = ""] = /^\s*(?:\$ )?(.*?)(?:(?:^|\s+)#\s(.*))?$/.exec(line)!;
+    const ends = /exit code (\d+)/.exec(`${comment} ${above}`)?.[1];
+    above = text === "" ? `${above} ${comment}` : "";
+    return text === "" ? [] : [{ text, code: Number(ends ?? 0) }];
   });
 }
 
@@ -88,13 +94,13 @@ function split(command: string): string[] {
 async function inProcess(argv: readonly string[], lines: string[]): Promise<number> {
   const same = (text: string): string => text;
   const add = (text: string): void => void lines.push(...text.split("\n"));
-  const terminal: Terminal = { print: add, note: add, bold: same, dim: same, red: same, green: same, yellow: same, canDraw: false, columns: 100 };
+  const terminal: Terminal = { print: add, note: add, bold: same, dim: same, red: same, green: same, yellow: same, canDraw: false, columns: 100, width: Infinity };
   return await runCli(argv, terminal);
 }
 
 async function inShell(command: string, folder: string, lines: string[]): Promise<number> {
   const serves = /^neuron-dmem metrics\b/.test(command) && !/--once|--help/.test(command);
-  if (serves) return interrupted(spawn("bash", ["-c", `exec ${command}`], { cwd: folder, env: environment }), lines);
+  if (serves) return interrupted(spawn("bash", ["-c", `exec ${anyPort(command)}`], { cwd: folder, env: environment }), lines);
   const { status, signal, stdout, stderr } = spawnSync("bash", ["-c", `{ ${command}\n} 2>&1`], { cwd: folder, env: environment, encoding: "utf8", timeout: 60_000 });
   const text = `${stdout}${stderr}`.replace(/\n$/, "");
   if (text !== "") lines.push(...text.split("\n"));
@@ -102,21 +108,24 @@ async function inShell(command: string, folder: string, lines: string[]): Promis
   return status ?? -1;
 }
 
+/** The command on a free port: both runtimes run this at the same time. */
+function anyPort(command: string): string {
+  return command.includes("--listen") ? command.replace(/(--listen \S*):\d+/, "$1:0") : `${command} --listen 127.0.0.1:0`;
+}
+
 /** A program that serves: waits for its first line, then interrupts it. */
 function interrupted(child: ChildProcess, lines: string[]): Promise<number> {
-  let seen = false;
   const listen = (bytes: Buffer): void => {
     lines.push(...bytes.toString().trimEnd().split("\n"));
-    if (!seen) child.kill("SIGINT");
-    seen = true;
+    child.kill("SIGINT");
   };
   child.stdout!.on("data", listen);
   child.stderr!.on("data", listen);
   const timer = setTimeout(() => child.kill("SIGKILL"), 30_000);
   return new Promise((done) => {
-    child.on("close", (code) => {
+    child.on("close", (code, signal) => {
       clearTimeout(timer);
-      done(code ?? -1);
+      done(signal === "SIGINT" ? 0 : code ?? -1);
     });
   });
 }

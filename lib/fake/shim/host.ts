@@ -51,14 +51,27 @@ export interface HostOptions extends FakeOptions {
  *
  * @param socket a listening local socket; closed at the end
  */
-export function hostMachine({ record, ...options }: HostOptions, socket: number): void {
+export function hostMachine(options: HostOptions, socket: number): void {
+  try {
+    serveMachine(options, socket);
+  } catch (error) {
+    writeError(`neuron-dmem fake: the machine has failed: ${String((error as Error).stack ?? error)}\n`);
+  } finally {
+    native().close(socket);
+  }
+}
+
+function serveMachine({ record, ...options }: HostOptions, socket: number): void {
   using machine = createFake({ ...options, clock: targetClock() });
   const log = record === undefined ? undefined : openSync(record, "w");
   if (log !== undefined) recordRequests(machine, options, (line) => void writeSync(log, `${line}\n`));
-  new Host(machine, socket).run();
-  // What still runs ends in the log too.
-  machine.close();
-  if (log !== undefined) closeSync(log);
+  try {
+    new Host(machine, socket).run();
+  } finally {
+    // What still runs ends in the log too.
+    machine.close();
+    if (log !== undefined) closeSync(log);
+  }
 }
 
 class Host {
@@ -80,15 +93,13 @@ class Host {
     this.#sources = [this.#socket];
   }
 
-  /** Serves until nobody is left, or a fault: then programs get ENOSYS and runners notice. */
+  /** Serves until nobody is left. After a fault programs get ENOSYS, and runners notice. */
   run(): void {
     try {
       while (!this.#used || this.#connections.size > 0 || this.#supervisor.programs.length > 0) this.#turn();
-    } catch (error) {
-      writeError(`neuron-dmem fake: the machine has failed: ${String((error as Error).stack ?? error)}\n`);
     } finally {
       this.#supervisor.close();
-      for (const { fd } of this.#sources) native().close(fd);
+      for (const { fd } of this.#connections) native().close(fd);
     }
   }
 

@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
 import { constants } from "node:os";
 import { resolve as resolvePath } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -66,14 +67,14 @@ export interface RunResult {
  *
  * @param command program (looked up in PATH) and arguments
  * @throws {ShimError} when the kernel or the container does not allow it
- * @throws {ArgumentError} for an empty command, or settings no machine can have
+ * @throws {ArgumentError} for an empty command, settings no machine can have, or a log that cannot be written
  */
 export async function runUnderFake(command: readonly string[], options: RunUnderFakeOptions): Promise<RunResult> {
   if (command.length === 0) throw new ArgumentError("Cannot run a program under a fake: the command is empty");
   requireShim();
   const { machine, cwd, env, stdio, started, clock: _clock, record, ...machineOptions } = options;
   resolveOptions(machineOptions);
-  const fake: HostOptions = record === undefined ? machineOptions : { ...machineOptions, record: resolvePath(record) };
+  const fake: HostOptions = record === undefined ? machineOptions : { ...machineOptions, record: writable(record) };
   const host = machine === undefined ? startThread(fake) : await joinMachine(machine, fake);
   const id = crypto.randomUUID();
   try {
@@ -84,6 +85,18 @@ export async function runUnderFake(command: readonly string[], options: RunUnder
     return result;
   } finally {
     native().close(host.connection);
+    await host.ended;
+  }
+}
+
+/** The absolute path of a file that can be written. @throws {ArgumentError} when it cannot */
+function writable(file: string): string {
+  const path = resolvePath(file);
+  try {
+    closeSync(openSync(path, "a"));
+    return path;
+  } catch (error) {
+    throw new ArgumentError(`Cannot write a request log to ${file}: ${(error as { code?: string }).code ?? String(error)}`, { details: { file }, cause: error });
   }
 }
 
@@ -91,6 +104,8 @@ export async function runUnderFake(command: readonly string[], options: RunUnder
 interface Host {
   readonly socket: string;
   readonly connection: number;
+  /** Settled when a host that is only ours has ended: its files are written and its memory is given back. */
+  readonly ended: Promise<unknown>;
 }
 
 /** Hosts a machine on a thread of this process. The thread ends with the connections to it. */
@@ -99,12 +114,16 @@ function startThread(options: HostOptions): Host {
   const listening = checkResult(listenAbstract(socket), "listen", { subject: socket });
   const connection = checkResult(connectAbstract(socket), "connect", { subject: socket });
   const worker = new Worker(new URL("./host_worker.ts", import.meta.url), { workerData: { options, socket: listening } });
-  worker.on("error", (error) => {
-    // The runner notices that its connection ends; the listening socket must not outlive the thread.
-    process.stderr.write(`neuron-dmem fake: ${String(error)}\n`);
-    native().close(listening);
+  const ended = new Promise<void>((resolve) => {
+    worker.on("exit", () => resolve());
+    worker.on("error", (error) => {
+      // It could not even be loaded. The runner notices that its connection ends.
+      process.stderr.write(`neuron-dmem fake: ${String(error)}\n`);
+      native().close(listening);
+      resolve();
+    });
   });
-  return { socket, connection };
+  return { socket, connection, ended };
 }
 
 /** Connects to a named machine, starting it when there is none. */
@@ -122,7 +141,7 @@ async function joinMachine(name: string, options: HostOptions): Promise<Host> {
   }
   checkResult(connection, "reach the fake machine", { subject: name, hint: "Is the name longer than about 70 bytes, or the host busy?" });
   const peer = peerOf(connection);
-  if (typeof peer !== "number" && peer.uid === uid) return { socket, connection };
+  if (typeof peer !== "number" && peer.uid === uid) return { socket, connection, ended: Promise.resolve() };
   native().close(connection);
   throw new ShimError(`Cannot use the fake machine ${name}: another user holds that name`, { hint: "Choose another name." });
 }

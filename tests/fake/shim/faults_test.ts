@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { parseFault } from "../../../lib/fake/faults.ts";
 import { createFake } from "../../../lib/fake/machine.ts";
 import { replayRequests } from "../../../lib/fake/recorder.ts";
+import { runUnderFake } from "../../../lib/fake/shim/run.ts";
 import { allocation, bufferCopy, request } from "./scripts.ts";
 import { compile, machineOptions, runCaptured, skipC, skipPython } from "./support.ts";
 
@@ -57,6 +58,10 @@ test("latency is added to every request", { skip: skipC, ...quiet }, async () =>
   const { stdout } = await runCaptured(client.command, { ...machineOptions, latency: 10 }, `${script}\n`);
   assert.equal(stdout, "0\n".repeat(41));
   assert.ok(performance.now() - begun >= 400);
+});
+
+test("a log that cannot be written is refused before anything runs", { skip: skipC, ...quiet }, async () => {
+  await assert.rejects(runUnderFake(["true"], { ...machineOptions, record: "/no/such/directory/log" }), { name: "ArgumentError", message: /ENOENT/ });
 });
 
 test("the log of what a program did replays to the same results", { skip: skipPython, ...quiet }, async () => {

@@ -30,7 +30,7 @@ test("D-098 without memory for the descriptors the status is 4 and nothing is is
   assert.deepEqual(bench.names(), []);
 });
 
-test("D-100 D-101 D-102 D-103 slices of many tensors go in one request, offset by base and view, and equal single copies", () => {
+test("D-100 D-101 D-102 D-103 slices of many tensors go in one request, offset by base and view, and equal single copies", { timeout: 60_000 }, () => {
   for (const fallback of [false, true]) {
     using bench = openMemoryBench({ fake: { driverVersion: "2.27" }, ...(fallback ? { faults: [{ request: "MEM_ALLOC_V2MT64", errno: "EIO" }] } : {}) });
     const all = Array.from({ length: 100 }, (_, index) => bench.memory.core(index % 8).alloc({ size: 16_384, usage: "TENSOR", alignment: 8192, hint: `${index}` }));

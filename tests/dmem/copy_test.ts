@@ -109,7 +109,7 @@ test("D-075 zero-copy in passes queue -1 and the write threshold, out only the q
   assert.equal(bench.calls[0]!.input["bar4WrThreshold"], 512);
 });
 
-test("D-076 any error of a copy is status 1 with the runtime's text, two spaces on the way out", () => {
+test("D-076 any error of a copy is status 1 with the runtime's text, two spaces on the way out", { timeout: 60_000 }, () => {
   for (const zeroCopy of [false, true]) {
     for (const location of ["device", "host"] as const) {
       for (const errno of [Errno.EPERM, Errno.EIO, Errno.ENOMEM, Errno.EFAULT, Errno.ETIMEDOUT]) {
@@ -135,7 +135,7 @@ test("D-077 up to 0x3FFF one launch with wait handle 0", () => {
   }
 });
 
-test("D-078 from 0x4000 to 0x100000 two chunks of half rounded up to a page, never synchronous", () => {
+test("D-078 from 0x4000 to 0x100000 two chunks of half rounded up to a page, never synchronous", { timeout: 60_000 }, () => {
   const cases: readonly (readonly [number, readonly number[]])[] = [
     [0x4000, [0x2000, 0x2000]], [0x4002, [0x3000, 0x1002]], [0x5000, [0x3000, 0x2000]], [0x8000, [0x4000, 0x4000]], [0xfffff, [0x80000, 0x7ffff]], [0x100000, [0x80000, 0x80000]],
   ];
@@ -168,7 +168,7 @@ test("D-080 above 0x100000 chunks of 0x100000, no chunk is ever larger, and the 
   }
 });
 
-test("D-004 D-087 every copy is complete on return, even with a device that moves bytes only at the wait", () => {
+test("D-004 D-087 every copy is complete on return, even with a device that moves bytes only at the wait", { timeout: 60_000 }, () => {
   let copies = 0;
   for (const lateCopies of [false, true]) {
     for (const zeroCopy of [false, true]) {
@@ -294,7 +294,7 @@ test("D-082 a transfer holds its core's buffer to the end: another on the same c
   bench[Symbol.dispose]();
 });
 
-test("D-083 the buffer is given back on every exit: after each failure the next transfer works", () => {
+test("D-083 the buffer is given back on every exit: after each failure the next transfer works", { timeout: 60_000 }, () => {
   for (const request of ["MEM_COPY_ASYNC64", "MEM_COPY_ASYNC_WAIT"]) {
     for (const nth of [1, 2, 3]) {
       const { bench, memory } = filled(3 * MIB, { faults: [{ request, nth, errno: "EIO" }] });
@@ -325,7 +325,7 @@ test("D-091 a failed launch on the way in is logged, and what is outstanding is 
   bench[Symbol.dispose]();
 });
 
-test("D-092 a failed launch on the way out still delivers the chunk before it; the rest is untouched", () => {
+test("D-092 a failed launch on the way out still delivers the chunk before it; the rest is untouched", { timeout: 60_000 }, () => {
   for (const failing of [0, 1, 2, 3]) {
     const size = 3 * MIB + 5;
     const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC64", nth: failing + 1, errno: "EIO" }] });
@@ -428,7 +428,7 @@ test("fill sets bytes in one request and device-to-device copies move them in on
   bench[Symbol.dispose]();
 });
 
-test("a fault injected into any single request of a copy never leaves wrong bytes marked as right", () => {
+test("a fault injected into any single request of a copy never leaves wrong bytes marked as right", { timeout: 60_000 }, () => {
   // Every n of every request, both directions: either the copy throws, or the bytes are exact.
   let cases = 0;
   for (const size of [0x3fff, 0x6001, 2 * MIB + 1]) {

@@ -151,7 +151,7 @@ test("D-117 a ledger that refuses an entry is only logged, on allocation and fre
   assert.equal(chunks(bench), 0);
 });
 
-test("D-120 100 000 nodes freed in random order leave the list whole", () => {
+test("D-120 100 000 nodes freed in random order leave the list whole", { timeout: 60_000 }, () => {
   // Straight on the fake: nothing is recorded on the way.
   const fake = createFake({ product: "trn2" });
   using device = openDevice({ kernel: fake.kernel() });
@@ -174,7 +174,7 @@ test("D-120 100 000 nodes freed in random order leave the list whole", () => {
   assert.deepEqual(forward(allocator), []);
 });
 
-test("D-017 allocations and frees of several allocators in turn keep every list whole", () => {
+test("D-017 allocations and frees of several allocators in turn keep every list whole", { timeout: 60_000 }, () => {
   using bench = openMemoryBench({ memory: { cores: [0, 1] } });
   const allocators = [0, 1, 0, 1].map((core) => bench.memory.createAllocator(core, "MODEL"));
   const live: ReturnType<typeof allocators[0]["alloc"]>[][] = [[], [], [], []];

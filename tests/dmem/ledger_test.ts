@@ -87,7 +87,7 @@ test("D-133 rows are 23 wide: a core's total and the next core's first usage are
   assert.deepEqual([view.getUint32(at + 22 * 8, true), view.getUint32(at + 23 * 8, true)], [7, 9]);
 });
 
-test("D-134 D-147 C-060 each core's total is the sum of its usages, and the cores' totals that of the channels, after any events", () => {
+test("D-134 D-147 C-060 each core's total is the sum of its usages, and the cores' totals that of the channels, after any events", { timeout: 60_000 }, () => {
   const event = fc.record({ core: fc.nat(7), usage: fc.nat(21), hbm: fc.nat(3), size: fc.integer({ min: 1, max: 2 ** 40 }), host: fc.boolean(), free: fc.boolean() });
   let events = 0;
   fc.assert(fc.property(fc.array(event, { maxLength: 60 }), (list) => {

@@ -10,7 +10,7 @@ const GIB = 2 ** 30;
 const MIB = 2 ** 20;
 const STEPS = 20_000;
 
-test("the placement model gives the same address as the driver for random allocations, frees and scratchpad pages", () => {
+test("the placement model gives the same address as the driver for random allocations, frees and scratchpad pages", { timeout: 60_000 }, () => {
   let compared = 0;
   for (const seed of [1, 2, 3]) {
     const hbmSize = 4 * GIB;
@@ -97,7 +97,7 @@ test("HBMs are separate, and other placement rules can be brought along", () => 
   assert.deepEqual([result.fits, calls], [false, [2 * GIB, 2 * GIB]]);
 });
 
-test("what a device really did fits when replayed on the same size, and its refusal is found again", () => {
+test("what a device really did fits when replayed on the same size, and its refusal is found again", { timeout: 60_000 }, () => {
   const lines: string[] = [];
   using bench = openMemoryBench({ fake: { hbmSize: GIB } });
   const core = bench.memory.core(0);

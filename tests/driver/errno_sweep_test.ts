@@ -93,7 +93,7 @@ function armable(armed: { name: string; errno: number; fired: number }) {
 
 let cells = 0;
 for (const [title, operation] of Object.entries(operations)) {
-  test(`${title}: every errno of ${operation.request} reaches the caller as a typed error`, () => {
+  test(`${title}: every errno of ${operation.request} reaches the caller as a typed error`, { timeout: 60_000 }, () => {
     const answers = Object.keys(operation.answers ?? {}).map(Number);
     // An errno that is an answer may change how the device is used from then on: those come last.
     const order = [...ERRNOS.filter((errno) => !answers.includes(errno)), ...answers];

@@ -65,7 +65,7 @@ test("a chunk is found by any address in it, an empty place is not", () => {
   assert.equal(carveout?.size, 2 ** 24);
 });
 
-test("the chunk list grows its buffer until everything fits", () => {
+test("the chunk list grows its buffer until everything fits", { timeout: 60_000 }, () => {
   using bench = openBench();
   const { device } = bench;
   for (let i = 0; i < 3000; i++) device.alloc(chunk(4096, { hbm: 1, category: i % 19 }));

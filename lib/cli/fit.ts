@@ -9,6 +9,8 @@ import { liveMachine } from "../runtime/live_machine.ts";
 import { parseCoreList } from "../runtime/visible_cores.ts";
 import { openKernel } from "./devices.ts";
 import { ExitCode, UsageError } from "./failure.ts";
+import { startBar } from "./progress.ts";
+import { isLarge } from "./session.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
 /**
@@ -23,8 +25,7 @@ export async function fit(terminal: Terminal, args: readonly string[], options: 
   if (args.length === 0 && question.need === undefined && question.extra === undefined) {
     throw new UsageError("Cannot answer without anything to place: no file, no --need, no --extra", { hint: "For example: fit model.neff, or fit --need 140GiB --tp 12 --all-instances." });
   }
-  const neffs: Neff[] = [];
-  for (const file of args) neffs.push(named(await readNeff(file, { retain: "definitions" }), file));
+  const neffs = await readAll(terminal, args, options["json"] === true);
   if (options["allInstances"] === true) return answerAll(terminal, { files: args, neffs, question, json: options["json"] === true });
   const answer = usage(() => answerOne(neffs, question, options));
   const report: FitReport = { files: args, ...answer };
@@ -34,6 +35,16 @@ export async function fit(terminal: Terminal, args: readonly string[], options: 
     if (options["map"] === true && answer.hbms.length > 0) terminal.print(`\n${(await import("./bars.ts")).fitBarsText(terminal, answer.hbms)}`);
   }
   return codeOf(answer);
+}
+
+async function readAll(terminal: Terminal, files: readonly string[], json: boolean): Promise<Neff[]> {
+  await using progress = await startBar(terminal, { title: "reading", unit: "bytes", quiet: json || !files.some(isLarge) });
+  const neffs: Neff[] = [];
+  for (const file of files) {
+    progress.phase(`reading ${basename(file)}`);
+    neffs.push(named(await readNeff(file, { retain: "definitions", onProgress: progress.update }), file));
+  }
+  return neffs;
 }
 
 /** The model under the name of its file, which says more than the one its compiler wrote into it. */

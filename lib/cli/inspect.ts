@@ -4,7 +4,7 @@ import { type Inspection, inspectNeff } from "../report/inspection.ts";
 import { grouped, humanSize } from "../report/size.ts";
 import { table } from "../report/table.ts";
 import { ExitCode } from "./failure.ts";
-import { printJson, type Terminal } from "./terminal.ts";
+import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
 /**
  * `inspect FILE`: the facts of a compiled model. With `--supported-features` the exit
@@ -42,22 +42,25 @@ function print(terminal: Terminal, facts: Inspection, maskAsked: boolean): void 
     [{ title: "tensor" }, { title: "use" }, { title: "shape" }, { title: "type" }, { title: "size", align: "right" }],
     [...facts.inputs.map((tensor) => ({ tensor, use: "input" })), ...facts.outputs.map((tensor) => ({ tensor, use: "output" }))]
       .map(({ tensor, use }) => [tensor.name, use, tensor.shape === null ? "?" : tensor.shape.join("×") || "scalar", tensor.dtype ?? "?", humanSize(tensor.size)]),
-    terminal.bold,
+    emphasisOf(terminal),
   ));
   terminal.print("");
   terminal.print(table(
     [
-      { title: "subgraph" }, { title: "variables" }, { title: "constants", align: "right" }, { title: "scratchpad", align: "right" },
-      { title: "code", align: "right" }, { title: "DMA queues", align: "right" }, { title: "DMA entries", align: "right" }, { title: "rings (est.)", align: "right" },
+      { title: "subgraph" }, { title: "vars", align: "right" }, { title: "constants", align: "right" }, { title: "scratchpad", align: "right" },
+      { title: "code", align: "right" }, { title: "queues", align: "right" }, { title: "transfers", align: "right" }, { title: "rings ~", align: "right" },
     ],
     facts.subgraphs.map((subgraph) => [
       subgraph.name,
-      Object.entries(subgraph.variableCounts).map(([type, count]) => `${count} ${type}`).join(", "),
+      grouped(Object.values(subgraph.variableCounts).reduce((sum, count) => sum + count, 0)),
       humanSize(subgraph.bytesByType["file"] ?? 0), humanSize(subgraph.scratchpad.highWaterBytes), humanSize(subgraph.codeBytes),
       String(subgraph.dmaQueues.length), grouped(subgraph.dmaDescriptors), humanSize(subgraph.ringBytes),
     ]),
-    terminal.bold,
+    emphasisOf(terminal),
   ));
+  for (const { name, variableCounts } of facts.subgraphs) {
+    terminal.print(terminal.dim(`${name}: ${Object.entries(variableCounts).map(([type, count]) => `${count} ${type}`).join(", ")}`));
+  }
   if (facts.features.bits.length > 0) terminal.print(`\nfeatures: ${facts.features.bits.map(featureText).join(", ")}`);
   if (maskAsked) terminal.print(supportLine(terminal, facts.features));
   for (const note of facts.notes) terminal.print(terminal.dim(`note: ${note}`));

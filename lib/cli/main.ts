@@ -6,11 +6,16 @@
 import { HELP_TEXT } from "./help_text.ts";
 import { VERSION } from "./version.ts";
 
+const READY: Readonly<Record<string, string>> = { "--help": HELP_TEXT, "-h": HELP_TEXT, "--version": VERSION, "-V": VERSION };
 const argv = process.argv.slice(2);
-const [only] = argv.length === 1 ? argv : [];
-if (only === "--help" || only === "-h") console.log(HELP_TEXT);
-else if (only === "--version" || only === "-V") console.log(VERSION);
-else if (argv.length === 0) {
-  console.error(HELP_TEXT);
-  process.exitCode = 2;
+const ready = argv.length === 1 && Object.hasOwn(READY, argv[0]!) ? READY[argv[0]!] : undefined;
+if (ready !== undefined || argv.length === 0) {
+  process.exitCode = ready === undefined ? 2 : 0;
+  try {
+    if (ready === undefined) console.error(HELP_TEXT);
+    else console.log(ready);
+  } catch {
+    // Nobody reads it, or the disk is full.
+    process.exitCode = 1;
+  }
 } else process.exitCode = await (await import("./program.ts")).runCli(argv);

@@ -22,6 +22,8 @@ export interface Terminal {
   readonly canDraw: boolean;
   /** Columns of the terminal, 80 when unknown. */
   readonly columns: number;
+  /** Columns that tables may take: those of a terminal, or of `COLUMNS`; no limit for pipes and files, which lose nothing. */
+  readonly width: number;
 }
 
 /** On and off codes of the styles. */
@@ -46,8 +48,8 @@ export function processTerminal(): Terminal {
     return (text: string) => colour ? `\u001b[${on}m${text}\u001b[${off}m` : text;
   };
   return {
-    print: (text) => writeText(1, `${text}\n`),
-    note: (text) => writeText(2, `${err ? text : withoutStyles(text)}\n`),
+    print: (text) => writeText(1, `${harmless(text)}\n`),
+    note: (text) => writeText(2, `${harmless(err ? text : withoutStyles(text))}\n`),
     bold: style("bold"),
     dim: style("dim"),
     red: style("red"),
@@ -55,7 +57,10 @@ export function processTerminal(): Terminal {
     yellow: style("yellow"),
     canDraw: err && environment["TERM"] !== "dumb",
     get columns() {
-      return columnsOf(environment["COLUMNS"], out);
+      return columnsOf(environment["COLUMNS"], out) ?? DEFAULT_COLUMNS;
+    },
+    get width() {
+      return columnsOf(environment["COLUMNS"], out) ?? Infinity;
     },
   };
 }
@@ -77,7 +82,7 @@ function isTerminal(descriptor: 1 | 2): boolean {
 
 /** How reports set parts of their text apart on this terminal. */
 export function emphasisOf(terminal: Terminal): Emphasis {
-  return { bold: terminal.bold, dim: terminal.dim, good: terminal.green, bad: terminal.red };
+  return { bold: terminal.bold, dim: terminal.dim, good: terminal.green, bad: terminal.red, width: terminal.width };
 }
 
 /** Prints a value as JSON, indented; bigints as `0x…` text. */
@@ -102,11 +107,24 @@ function writeText(descriptor: 1 | 2, text: string): void {
   }
 }
 
-function columnsOf(asked: string | undefined, isTerminal: boolean): number {
+function columnsOf(asked: string | undefined, isTerminal: boolean): number | undefined {
   const wanted = Number(asked);
   if (Number.isInteger(wanted) && wanted > 0) return wanted;
-  return isTerminal ? process.stdout.columns ?? DEFAULT_COLUMNS : DEFAULT_COLUMNS;
+  return isTerminal ? process.stdout.columns : undefined;
 }
+
+/**
+ * Text without what a terminal would obey or hide, as `\\u001b`: names in a file are not to be
+ * trusted. Styles of our own, line ends and tabs stay. JSON means the same afterwards.
+ */
+function harmless(text: string): string {
+  return UNSAFE.test(text) ? text.replace(UNSAFE_OR_STYLE, (found) => found.length > 1 ? found : `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`) : text;
+}
+
+// oxlint-disable-next-line no-control-regex -- control characters are what is looked for
+const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/;
+// oxlint-disable-next-line no-control-regex -- the same, and the styles that are printed here
+const UNSAFE_OR_STYLE = /\u001b\[(?:[0-2]|22|3[1-39]|38;5;\d{1,3})m|[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 function withoutStyles(text: string): string {
   // oxlint-disable-next-line no-control-regex -- the codes of the styles above begin with one

@@ -12,7 +12,8 @@ export interface CopyReport {
 }
 
 /** The rates as text: a row per size and way, both directions side by side, the floor first. */
-export function copyText(report: CopyReport, { bold, dim }: Emphasis): string {
+export function copyText(report: CopyReport, emphasis: Emphasis): string {
+  const { bold, dim } = emphasis;
   const rows = report.rates.flatMap((rate) => {
     const size = humanSize(rate.sizeBytes);
     if (rate.mode === "memcpy") return [[size, "memcpy (host to host)", speed(rate), "1.00", speed(rate), "1.00"]];
@@ -26,7 +27,7 @@ export function copyText(report: CopyReport, { bold, dim }: Emphasis): string {
     table([
       { title: "size", align: "right" }, { title: "way" }, { title: "to device", align: "right" }, { title: "of memcpy", align: "right" },
       { title: "from device", align: "right" }, { title: "of memcpy", align: "right" },
-    ], rows, bold),
+    ], rows, emphasis),
     "", dim(note),
   ].join("\n");
 }

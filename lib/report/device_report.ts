@@ -1,25 +1,26 @@
 import type { DeviceList, ListedDevice } from "../runtime/device_list.ts";
 import type { Emphasis } from "./load_report.ts";
 import { humanSize } from "./size.ts";
-import { table } from "./table.ts";
+import { table, type TableStyle } from "./table.ts";
 
 /** The devices as text: a row each, what is wrong under it, processes last. */
 export function deviceText(list: DeviceList, emphasis: Emphasis): string {
-  const { bold, dim, bad } = emphasis;
+  const { dim, bad } = emphasis;
   const driver = list.driverVersion === null ? "driver version unknown" : `driver ${list.driverVersion}`;
   if (list.devices.length === 0) return `${bad("no Neuron devices")}  ${dim(driver)}\n${list.advice ?? ""}`.trimEnd();
   const rows = table(
     [
-      { title: "device", align: "right" }, { title: "node" }, { title: "product" }, { title: "cores (global)" }, { title: "memory", align: "right" },
-      { title: "in use", align: "right" }, { title: "connected" }, { title: "PCI" }, { title: "NUMA" }, { title: "processes" },
+      { title: "device", align: "right" }, { title: "product" }, { title: "cores" }, { title: "memory", align: "right" }, { title: "connected" }, { title: "PCI" },
+      { title: "NUMA" }, { title: "processes" },
     ],
     list.devices.map(cells),
-    bold,
+    emphasis,
   ).split("\n");
   const lines = [rows[0]!, ...list.devices.flatMap((device, index) => [rows[index + 1]!, ...problemLines(device, emphasis)])];
-  const processes = processTable(list, bold);
+  const processes = processTable(list, emphasis);
   return [
     `${list.devices.length} ${list.source === "fake" ? "fake " : ""}Neuron ${list.devices.length === 1 ? "device" : "devices"}, ${driver}`, "", ...lines,
+    dim("cores are counted by device and (over the host); memory in use: neuron-dmem mem"),
     ...(processes === "" ? [] : ["", processes]), ...list.notes.map((note) => dim(`note: ${note}`)),
   ].join("\n");
 }
@@ -27,27 +28,26 @@ export function deviceText(list: DeviceList, emphasis: Emphasis): string {
 function cells(device: ListedDevice): string[] {
   const cores = device.cores ?? [];
   return [
-    String(device.device), device.path, device.product ?? "?",
-    cores.length === 0 ? "?" : `${cores.length} (${range(cores[0]!.globalCore, cores.at(-1)!.globalCore)})`,
-    device.memoryBytes === null ? "?" : humanSize(device.memoryBytes), device.usedBytes === null ? "?" : humanSize(device.usedBytes),
+    String(device.device), device.product ?? "?", cores.length === 0 ? "?" : `${cores.length} (${range(cores[0]!.globalCore, cores.at(-1)!.globalCore)})`,
+    device.memoryBytes === null ? "?" : humanSize(device.memoryBytes),
     device.connected === null ? "?" : device.connected.join(" ") || "none", device.pci ?? "?", device.numaNode === null ? "?" : String(device.numaNode),
     device.processes === null ? "?" : device.processes.map(({ pid }) => pid).join(" ") || "none",
   ];
 }
 
-function problemLines({ state, errno, advice }: ListedDevice, { bad, dim }: Emphasis): string[] {
+function problemLines({ path, state, errno, advice }: ListedDevice, { bad, dim }: Emphasis): string[] {
   if (state === "ok") return [];
-  return [`        ${bad(state)}${errno === null ? "" : dim(` (errno ${errno})`)}  ${advice ?? ""}`];
+  return [`        ${path} ${bad(state)}${errno === null ? "" : dim(` (errno ${errno})`)}: ${advice ?? ""}`];
 }
 
-function processTable({ devices }: DeviceList, heading: (text: string) => string): string {
+function processTable({ devices }: DeviceList, style: TableStyle): string {
   const rows = devices.flatMap(({ device, processes }) => (processes ?? []).map((one) => [
     String(one.pid), one.command ?? "?", String(device), one.lockedCores.join(" ") || "none", humanSize(one.deviceBytes), humanSize(one.hostBytes),
   ]));
   if (rows.length === 0) return "";
   return table(
     [{ title: "process", align: "right" }, { title: "command" }, { title: "device" }, { title: "locked cores (of 0–3)" }, { title: "device memory", align: "right" }, { title: "host memory", align: "right" }],
-    rows, heading,
+    rows, style,
   );
 }
 

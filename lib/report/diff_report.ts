@@ -1,7 +1,7 @@
 import type { CategoryChange, FieldChange, NeffDiff, SubgraphDiff } from "../neff/diff.ts";
 import type { Emphasis } from "./load_report.ts";
 import { grouped, humanSize } from "./size.ts";
-import { table } from "./table.ts";
+import { table, type TableStyle } from "./table.ts";
 
 /** What a verdict means, in words. */
 const VERDICTS: Readonly<Record<NeffDiff["verdict"], string>> = {
@@ -17,11 +17,11 @@ const MOST_ROWS = 40;
 
 /** The comparison as text: the verdict, then fields, bytes by category, variables and members that differ. */
 export function diffText(diff: NeffDiff, files: { readonly a: string; readonly b: string }, emphasis: Emphasis): string {
-  const { bold, dim } = emphasis;
+  const { dim } = emphasis;
   const verdict = VERDICTS[diff.verdict];
   const parts = [`a  ${files.a}`, `b  ${files.b}`, diff.verdict === "different" ? emphasis.bad(verdict) : emphasis.good(verdict)];
   const fields = [...diff.facts, ...diff.header];
-  if (fields.length > 0) parts.push("", fieldTable("field", fields, bold));
+  if (fields.length > 0) parts.push("", fieldTable("field", fields, emphasis));
   for (const subgraph of diff.subgraphs) parts.push(...subgraphParts(subgraph, emphasis));
   if (diff.members.length > 0) {
     parts.push("", table(
@@ -30,7 +30,7 @@ export function diffText(diff: NeffDiff, files: { readonly a: string; readonly b
         member.name, member.category, member.change, member.aBytes === null ? "–" : grouped(member.aBytes), member.bBytes === null ? "–" : grouped(member.bBytes),
         member.matters ? "" : dim("a device ignores it"),
       ]),
-      bold,
+      emphasis,
     ), ...more(diff.members.length, "members", dim));
   }
   return parts.join("\n");
@@ -44,21 +44,21 @@ function subgraphParts(subgraph: SubgraphDiff, emphasis: Emphasis): string[] {
     parts.push("", table(
       [{ title: subgraph.name }, { title: "a", align: "right" }, { title: "b", align: "right" }, { title: "b − a", align: "right" }],
       changed.map((change) => [change.category, amount(change, change.a), amount(change, change.b), `${change.delta > 0 ? "+" : "−"}${amount(change, Math.abs(change.delta))}`]),
-      emphasis.bold,
+      emphasis,
     ));
   }
   if (subgraph.variables.length > 0) {
     parts.push("", table(
       [{ title: `variable of ${subgraph.name}` }, { title: "type" }, { title: "change" }, { title: "fields" }],
       subgraph.variables.slice(0, MOST_ROWS).map((variable) => [variable.name, variable.type, variable.change, variable.fields.map(fieldText).join(", ")]),
-      emphasis.bold,
+      emphasis,
     ), ...more(subgraph.variables.length, "variables", emphasis.dim));
   }
   return parts;
 }
 
-function fieldTable(title: string, fields: readonly FieldChange[], heading: (text: string) => string): string {
-  return table([{ title }, { title: "a" }, { title: "b" }], fields.map(({ field, a, b }) => [field, valueText(a), valueText(b)]), heading);
+function fieldTable(title: string, fields: readonly FieldChange[], style: TableStyle): string {
+  return table([{ title }, { title: "a" }, { title: "b" }], fields.map(({ field, a, b }) => [field, valueText(a), valueText(b)]), style);
 }
 
 function amount({ category }: CategoryChange, value: number): string {

@@ -2,7 +2,7 @@ import type { FitAnswer } from "../plan/fit.ts";
 import type { FitHbm, FitShortage } from "../plan/fit_trial.ts";
 import type { Emphasis } from "./load_report.ts";
 import { humanSize } from "./size.ts";
-import { table } from "./table.ts";
+import { table, type TableStyle } from "./table.ts";
 
 /** What `fit --json` prints for one machine. */
 export interface FitReport extends FitAnswer {
@@ -24,10 +24,11 @@ const WIDE_COLUMNS = 120;
 
 /** The answer as text: verdict first, a table per HBM, the first thing that finds no room, advice. */
 export function fitText(answer: FitAnswer, options: { readonly emphasis: Emphasis; readonly columns: number }): string {
-  const { bold, dim } = options.emphasis;
+  const { emphasis } = options;
+  const { dim } = emphasis;
   const parts = [verdictLine(answer, options.emphasis), dim(setting(answer))];
   const wide = options.columns >= WIDE_COLUMNS;
-  for (const hbm of answer.hbms) parts.push("", ...hbmParts(hbm, { heading: bold, wide }));
+  for (const hbm of answer.hbms) parts.push("", ...hbmParts(hbm, { ...emphasis, wide }));
   if (!wide && answer.hbms.length > 0) parts.push("", ...sources(answer.hbms).map(dim));
   if (answer.shortage !== null) parts.push("", shortageText(answer.shortage));
   if (answer.advice.length > 0) parts.push("", ...answer.advice);
@@ -42,7 +43,7 @@ export function fitAllText(report: FitAllReport, emphasis: Emphasis): string {
   ]);
   const last = report.smallest === null ? emphasis.bad("no instance type of the table fits it") : emphasis.good(`the smallest instance type that fits is ${report.smallest}`);
   if (rows.length === 0) return last;
-  return [table([{ title: "instance" }, { title: "fits" }, { title: "LNC" }, { title: "margin", align: "right" }, { title: "why" }], rows, emphasis.bold), "", last].join("\n");
+  return [table([{ title: "instance" }, { title: "fits" }, { title: "LNC" }, { title: "margin", align: "right" }, { title: "why" }], rows, emphasis), "", last].join("\n");
 }
 
 const VERDICTS: Readonly<Record<FitAnswer["verdict"], (emphasis: Emphasis) => string>> = {
@@ -65,12 +66,12 @@ function setting({ lnc, logicalCores, scratchpad, source }: FitAnswer): string {
   return `LNC ${lnc}, ${cores}, scratchpad ${page}; machine from ${source}`;
 }
 
-interface Style {
-  readonly heading: (text: string) => string;
+interface Style extends TableStyle {
   readonly wide: boolean;
 }
 
-function hbmParts(hbm: FitHbm, { heading, wide }: Style): string[] {
+function hbmParts(hbm: FitHbm, style: Style): string[] {
+  const { wide } = style;
   const row = (name: string, bytes: number, accuracy = "", source = "") => [name, humanSize(bytes), String(bytes), accuracy, ...(wide ? [source] : [])];
   const cores = `${hbm.cores.length === 1 ? "core" : "cores"} ${hbm.cores.join(" ")}`;
   return [table(
@@ -82,7 +83,7 @@ function hbmParts(hbm: FitHbm, { heading, wide }: Style): string[] {
       [hbm.marginBytes < 0 ? "short of" : "left", humanSize(Math.abs(hbm.marginBytes)), String(hbm.marginBytes), "", ...(wide ? [""] : [])],
       ...(hbm.spilledBytes > 0 ? [row("in other cores' regions", hbm.spilledBytes)] : []),
     ],
-    heading,
+    style,
   )];
 }
 

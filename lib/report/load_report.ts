@@ -1,5 +1,5 @@
 import { humanSize } from "./size.ts";
-import { table } from "./table.ts";
+import { table, type TableStyle } from "./table.ts";
 
 /** One variable of a loaded model, as `load --json` prints it. */
 export interface LoadedVariable {
@@ -35,6 +35,8 @@ export interface Emphasis {
   dim(text: string): string;
   good(text: string): string;
   bad(text: string): string;
+  /** Columns that tables may take; default no limit. */
+  readonly width?: number | undefined;
 }
 
 /** The report as text: the device, a table per subgraph, the totals. */
@@ -42,9 +44,9 @@ export function loadTables(report: LoadReport, emphasis: Emphasis): string {
   const { bold, dim } = emphasis;
   const parts = [`${bold(report.file)} for ${report.target} on ${bold(report.device.label)}, driver ${report.device.driverVersion}`];
   for (const subgraph of report.subgraphs) {
-    parts.push("", `${bold(subgraph.name)} on core ${subgraph.core}`, variableTable(subgraph.variables, bold));
+    parts.push("", `${bold(subgraph.name)} on core ${subgraph.core}`, variableTable(subgraph.variables, emphasis));
   }
-  parts.push("", usageTable(report.usage, bold));
+  parts.push("", usageTable(report.usage, emphasis));
   parts.push("", report.leakedBytes === 0
     ? emphasis.good(`unloaded; all ${humanSize(report.usage.totalBytes)} freed`)
     : emphasis.bad(`unloaded, but ${report.leakedBytes} bytes are still allocated`));
@@ -52,21 +54,21 @@ export function loadTables(report: LoadReport, emphasis: Emphasis): string {
   return parts.join("\n");
 }
 
-function variableTable(variables: readonly LoadedVariable[], heading: (text: string) => string): string {
+function variableTable(variables: readonly LoadedVariable[], style: TableStyle): string {
   return table(
     [{ title: "id", align: "right" }, { title: "variable" }, { title: "type" }, { title: "size", align: "right" }, { title: "address", align: "right" }, { title: "HBM" }, { title: "usage" }],
     variables.map((variable) => [
       String(variable.varId), variable.name, variable.type, variable.sizeBytes === 0 ? "" : humanSize(variable.sizeBytes),
       variable.address ?? "–", variable.hbm === null ? (variable.address === null ? "" : "on chip") : String(variable.hbm), variable.usage ?? "",
     ]),
-    heading,
+    style,
   );
 }
 
-function usageTable(usage: LoadReport["usage"], heading: (text: string) => string): string {
+function usageTable(usage: LoadReport["usage"], style: TableStyle): string {
   const rows = [
     ...Object.entries(usage.byUsage).sort(([, a], [, b]) => b - a).map(([name, bytes]) => [name, humanSize(bytes), String(bytes)]),
     ...Object.entries(usage.byHbm).map(([hbm, bytes]) => [`HBM ${hbm}`, humanSize(bytes), String(bytes)]),
   ];
-  return table([{ title: "memory" }, { title: "size", align: "right" }, { title: "bytes", align: "right" }], rows, heading);
+  return table([{ title: "memory" }, { title: "size", align: "right" }, { title: "bytes", align: "right" }], rows, style);
 }

@@ -45,7 +45,7 @@ export function memoryText(report: MemoryReport, emphasis: Emphasis): string {
   const rows = table(
     [{ title: "memory" }, { title: "in use", align: "right" }, { title: "peak", align: "right" }, { title: "free", align: "right" }, { title: "size", align: "right" }],
     report.devices.flatMap(deviceRows),
-    bold,
+    emphasis,
   );
   const missing = report.missing.length === 0 ? [] : [bad(`missing: device ${report.missing.join(", ")}, which others name as neighbours`)];
   return [head, "", rows, "", hostLine(report.host), ...missing, ...problems].join("\n");

@@ -33,7 +33,8 @@ export interface PlannedSubgraph {
 const MOST_IDS = 6;
 
 /** The plan as text: a table of records per subgraph. */
-export function planText(report: PlanReport, { bold, dim, good }: Emphasis): string {
+export function planText(report: PlanReport, emphasis: Emphasis): string {
+  const { bold, dim, good } = emphasis;
   const parts = [`${bold(report.file)} for ${report.target}, plan of ${humanSize(report.fileBytes)}`];
   for (const subgraph of report.subgraphs) {
     parts.push("", `${bold(subgraph.name)}  ${subgraph.count} records in ${subgraph.setBytes} bytes; scratchpad ${humanSize(subgraph.localScratchpadBytes)} local, ${humanSize(subgraph.sharedScratchpadBytes)} shared`);
@@ -43,7 +44,7 @@ export function planText(report: PlanReport, { bold, dim, good }: Emphasis): str
         String(record.varId), record.name, record.type, record.size === 0 ? "" : humanSize(record.size), record.alignment === 0 ? "" : humanSize(record.alignment),
         [record.dtype ?? "", record.shape.join("×")].filter((text) => text !== "").join(" "), placeText(record),
       ]),
-      bold,
+      emphasis,
     ));
   }
   parts.push("", report.out === null ? dim("--out FILE writes the plan") : good(`written to ${report.out}`));

@@ -8,7 +8,7 @@ const MOST_MISFITS = 20;
 
 /** A replay as text: the answer, each HBM, what did not fit. */
 export function replayText(result: ReplayResult, file: string, emphasis: Emphasis): string {
-  const { bold, dim, good, bad } = emphasis;
+  const { dim, good, bad } = emphasis;
   const size = humanSize(result.hbmSize);
   const [first] = result.misfits;
   const answer = first === undefined
@@ -18,11 +18,11 @@ export function replayText(result: ReplayResult, file: string, emphasis: Emphasi
     [{ title: "HBM" }, { title: "peak", align: "right" }, { title: "margin", align: "right" }, { title: "in use at the end", align: "right" }, { title: "largest gap then", align: "right" }],
     result.hbms.map(({ hbm, peakBytes, liveBytes, largestGap }) => [
       String(hbm), humanSize(peakBytes), humanSize(result.hbmSize - peakBytes), humanSize(liveBytes), humanSize(largestGap),
-    ]), bold)];
+    ]), emphasis)];
   if (first !== undefined) {
     parts.push("", table(
       [{ title: "line", align: "right" }, { title: "HBM" }, { title: "core" }, { title: "usage" }, { title: "size", align: "right" }, { title: "free then", align: "right" }, { title: "largest gap", align: "right" }, { title: "why" }, { title: "hint" }],
-      result.misfits.slice(0, MOST_MISFITS).map(misfitRow), bold));
+      result.misfits.slice(0, MOST_MISFITS).map(misfitRow), emphasis));
     if (result.misfits.length > MOST_MISFITS) parts.push(dim(`… and ${result.misfits.length - MOST_MISFITS} more; --json lists all`));
   }
   if (result.hostPeakBytes > 0) parts.push("", `host memory: at most ${humanSize(result.hostPeakBytes)}`);

@@ -13,7 +13,7 @@ export function scanText(report: ScanReport, emphasis: Emphasis): string {
       result.ok ? emphasis.good(result.verdict) : emphasis.bad(result.verdict),
       result.fileBytes === null ? "–" : humanSize(result.fileBytes), result.target ?? "–", result.compiler ?? "–", result.file,
     ]),
-    emphasis.bold,
+    emphasis,
   ).split("\n");
   const lines = [rows[0]!, ...results.flatMap((result, index) => [rows[index + 1]!, ...explanation(result, emphasis)])];
   return [...lines, "", countsLine(report, emphasis)].join("\n");

@@ -43,7 +43,7 @@ test("inspect prints tables that lead with inputs, not constants", async () => {
   const { code, out } = await command("inspect", "samples/mlp.neff");
   assert.equal(code, 0);
   assert.match(out.split("\n")[1]!, /^inputs .* outputs .* constants /);
-  assert.match(out, /^subgraph +variables/m);
+  assert.match(out, /^subgraph +vars/m);
 });
 
 test("a command used wrongly ends with 2, a file that cannot be read with 1, each with one line", async () => {

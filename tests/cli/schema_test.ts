@@ -91,7 +91,7 @@ test("what every command prints is of the shape its schema says, and of no other
 function explainLog(): void {
   const out: string[] = [];
   const same = (text: string) => text;
-  const terminal: Terminal = { print: (text) => void out.push(text), note: () => {}, bold: same, dim: same, red: same, green: same, yellow: same, canDraw: false, columns: 80 };
+  const terminal: Terminal = { print: (text) => void out.push(text), note: () => {}, bold: same, dim: same, red: same, green: same, yellow: same, canDraw: false, columns: 80, width: 80 };
   explainText(terminal, "ERROR  TDRV:log_dev_mem  Failed to allocate 172.000MB (usage: tensors) on ND 0:NC 0, current utilization:\n\t* total: 15.855GB\n", true);
   check("explain-log.json", JSON.parse(out.join("")), "explain -");
 }

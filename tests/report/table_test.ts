@@ -35,3 +35,16 @@ test("every cell begins in its column, whatever the text", () => {
     }
   }));
 });
+
+test("a table that is too wide loses the middle of its longest texts, never numbers or styled text", () => {
+  const long = "value_sg0000_identity_27_CRSM_of_a_very_long_name";
+  const rows = [[long, "123456789012345", "short"], ["x", "1", "\u001b[31ma styled text that is longer than it may be\u001b[39m"]];
+  const columns = [{ title: "name" }, { title: "bytes", align: "right" as const }, { title: "note" }];
+  const lines = table(columns, rows.slice(0, 1), { width: 45 }).split("\n");
+  assert.ok(lines.every((line) => textWidth(line) <= 45), lines.join("\n"));
+  assert.match(lines[1]!, /^value_sg00…_long_name {2}123456789012345 {2}short$/);
+  assert.ok(table(columns, rows, { width: 45 }).includes("a styled text that is longer than it may be"));
+  assert.equal(table(columns, rows, { width: 500 }), table(columns, rows));
+  // Numbers alone can be wider than there is room.
+  assert.equal(table([columns[1]!], [["123456789012345"]], { width: 5 }), "          bytes\n123456789012345");
+});

@@ -9,13 +9,18 @@ export interface CommandResult {
 }
 
 /** Runs a command in this process with a terminal that remembers. */
-export async function command(...argv: readonly string[]): Promise<CommandResult> {
+export function command(...argv: readonly string[]): Promise<CommandResult> {
+  return commandOn({}, ...argv);
+}
+
+/** Runs a command on a terminal of a certain width. */
+export async function commandOn(screen: { readonly columns?: number }, ...argv: readonly string[]): Promise<CommandResult> {
   const out: string[] = [];
   const err: string[] = [];
   const same = (text: string) => text;
   const terminal: Terminal = {
     print: (text) => void out.push(text), note: (text) => void err.push(text),
-    bold: same, dim: same, red: same, green: same, yellow: same, canDraw: false, columns: 80,
+    bold: same, dim: same, red: same, green: same, yellow: same, canDraw: false, columns: screen.columns ?? 80, width: screen.columns ?? Infinity,
   };
   const code = await runCli(argv, terminal);
   return { code, out: out.join("\n"), err: err.join("\n") };

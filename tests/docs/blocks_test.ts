@@ -29,6 +29,13 @@ tasks.forEach(({ title, code, expected, skip }, index) => {
   });
 });
 
+test("README.md shows what its first command ends with", () => {
+  const { blocks } = documents().find(({ path }) => path === "README.md")!;
+  const shown = blocks.find(({ code }) => code.startsWith("samples/mlp.neff for "))!;
+  const first = tasks.findIndex(({ place, code }) => place === "README.md" && code.includes("load"));
+  assert.ok(outcomes[first]!.output.endsWith(`\n${shown.code.trimEnd()}`), outcomes[first]!.output);
+});
+
 test("every script passes the compiler", { timeout: 60_000 }, () => {
   assert.deepEqual(typeErrors(tasks), []);
 });

@@ -68,6 +68,10 @@ export interface RunResult {
  * @param command program (looked up in PATH) and arguments
  * @throws {ShimError} when the kernel or the container does not allow it
  * @throws {ArgumentError} for an empty command, settings no machine can have, or a log that cannot be written
+ *
+ * @example
+ * const { exitCode } = await runUnderFake(["test", "-c", "/dev/neuron1"], { product: "trn2", devices: 2 });
+ * console.log(exitCode); // → 0
  */
 export async function runUnderFake(command: readonly string[], options: RunUnderFakeOptions): Promise<RunResult> {
   if (command.length === 0) throw new ArgumentError("Cannot run a program under a fake: the command is empty");

@@ -17,6 +17,15 @@ const SCRATCHPAD_USAGES: ReadonlySet<string> = new Set(["SCRATCHPAD", "model_sha
  * Builds a picture. Pure: equal input gives an equal picture, whatever the order of allocations.
  *
  * @throws {NeuronError} when two allocations share bytes, or one lies outside every HBM of its device
+ *
+ * @example
+ * const picture = buildPicture({
+ *   title: "one tensor", source: "written by hand",
+ *   devices: [{ index: 0, name: "trn1", hbms: [{ index: 0, base: 0, size: 16 * GiB, cores: [0] }] }],
+ *   allocations: [{ device: 0, start: 16 * MiB, size: 4 * GiB, usage: "TENSOR", hint: "kv cache" }],
+ * });
+ * console.log(drawBars(picture, { columns: 60, unicode: false }).split("\n")[0]); // → HBM 0, core 0 … in use …
+ * console.log(pictureHtml(picture).length > 10_000, checkPicture(picture).length); // → true 0
  */
 export function buildPicture(input: PictureInput): MemoryPicture {
   const notes = [...input.notes ?? []];

@@ -23,7 +23,7 @@ export function batchTransfer(context: MemoryContext, transfers: readonly BatchT
     throw new MemoryError(NrtStatus.INVALID, "Cannot copy a batch: it has no transfers", { text });
   }
   const bytes = check(context, transfers, inward ? "copy into" : "copy from");
-  const core = transfers[0]!.memory.core;
+  const { core } = transfers[0]!.memory;
   const id = inward ? TraceId.BATCH_IN : TraceId.BATCH_OUT;
   context.trace(id, "begin", core, { bytes, batches: transfers.length });
   try {
@@ -41,7 +41,9 @@ export function batchTransfer(context: MemoryContext, transfers: readonly BatchT
 function check(context: MemoryContext, transfers: readonly BatchTransfer[], verb: string): number {
   let bytes = 0;
   for (const { memory, offset = 0, operations } of transfers) {
-    if ((memory as DmemHandle).context !== context) throw new MemoryError(NrtStatus.INVALID, "Cannot copy a batch: a transfer is for another device's memory");
+    if ((memory as DmemHandle | undefined)?.context !== context) {
+      throw new MemoryError(NrtStatus.INVALID, "Cannot copy a batch: a transfer is not for memory of this device", { hint: "Copy to other devices and to host memory by batches or copies of their own." });
+    }
     for (const operation of operations) {
       checkRange(memory as DmemHandle, offset + operation.offset, operation.buffer.byteLength, verb);
       bytes += operation.buffer.byteLength;

@@ -80,7 +80,7 @@ test("D-107 on driver 2.24.7 a batch goes by single copies and says so", () => {
   same(new Uint8Array(memory.read(20, { offset: 50 })), pattern(20));
 });
 
-test("an operation outside its memory, or for another device, is status 2 before anything moves", () => {
+test("D-106 a transfer that is not for memory of the device, or leaves it, is status 2 before anything moves", () => {
   using bench = openMemoryBench({ fake: { driverVersion: "2.27" } });
   using other = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
@@ -88,7 +88,10 @@ test("an operation outside its memory, or for another device, is status 2 before
   bench.forget();
   const good = { memory, operations: [{ offset: 0, buffer: pattern(4096, 5) }] };
   assert.throws(() => bench.memory.batchIn([good, { memory, offset: 4000, operations: [{ offset: 0, buffer: pattern(97) }] }]), { status: 2 });
-  assert.throws(() => bench.memory.batchIn([good, { memory: foreign, operations: good.operations }]), { status: 2, message: /another device/ });
+  assert.throws(() => bench.memory.batchIn([good, { memory: foreign, operations: good.operations }]), { status: 2, message: /not for memory of this device/ });
+  assert.throws(() => bench.memory.batchIn([good, { memory: undefined as never, operations: good.operations }]), { status: 2 });
+  assert.deepEqual(new Uint8Array(memory.read()), new Uint8Array(4096));
+  bench.forget();
   assert.deepEqual(bench.names(), []);
   assert.deepEqual(bench.memory.batchIn([{ memory, operations: [] }]), { way: "batch", requests: 0, bytes: 0 });
 });

@@ -77,56 +77,83 @@ interface State {
 export function replay(log: readonly LogEvent[], options: ReplayOptions): ReplayResult {
   const { hbmSize, placer = firstFit } = options;
   if (!(Number.isSafeInteger(hbmSize) && hbmSize > 0)) throw new ArgumentError(`Cannot replay on an HBM of ${hbmSize} bytes: it must be a positive integer`);
-  const hbms = new Map<number, State>();
-  const live = new Map<string, { readonly event: LogEvent; readonly offset: number }>();
-  const misfits: Misfit[] = [];
-  let allocations = 0, unknownFrees = 0, hostBytes = 0, hostPeakBytes = 0;
-  const stateOf = (hbm: number): State => {
-    let state = hbms.get(hbm);
-    if (state === undefined) hbms.set(hbm, state = { placer: placer(hbmSize), used: 0, peak: 0 });
-    return state;
+  const run = new Run(hbmSize, placer);
+  for (const event of log) run.step(event);
+  return {
+    fits: run.misfits.length === 0, hbmSize, events: log.length, allocations: run.allocations, misfits: run.misfits,
+    unknownFrees: run.unknownFrees, hostPeakBytes: run.hostPeakBytes, hbms: run.hbms(),
   };
-  const release = (id: string): boolean => {
-    const known = live.get(id);
-    if (known === undefined) return false;
-    live.delete(id);
-    if (known.event.location === "host") hostBytes -= known.event.size;
-    else {
-      const state = stateOf(known.event.hbm);
-      state.placer.free(known.offset);
-      state.used -= known.event.size;
-    }
-    return true;
-  };
+}
 
-  for (const event of log) {
-    if (event.action === "free") {
-      if (!release(event.id)) unknownFrees++;
-      continue;
+/** The state of a replay. */
+class Run {
+  allocations = 0;
+  unknownFrees = 0;
+  hostPeakBytes = 0;
+  readonly misfits: Misfit[] = [];
+  readonly #hbmSize: number;
+  readonly #placer: (hbmSize: number) => Placer;
+  readonly #hbms = new Map<number, State>();
+  readonly #live = new Map<string, { readonly event: LogEvent; readonly offset: number }>();
+  #hostBytes = 0;
+
+  constructor(hbmSize: number, placer: (hbmSize: number) => Placer) {
+    this.#hbmSize = hbmSize;
+    this.#placer = placer;
+  }
+
+  step(event: LogEvent): void {
+    if (event.action === "free") this.#free(event.id);
+    else if (event.location === "device") this.#place(event);
+    else if (event.action === "alloc") {
+      this.#hostBytes += event.size;
+      this.hostPeakBytes = Math.max(this.hostPeakBytes, this.#hostBytes);
+      this.#live.set(event.id, { event, offset: 0 });
     }
-    if (event.location === "host") {
-      if (event.action === "fail") continue;
-      hostBytes += event.size;
-      hostPeakBytes = Math.max(hostPeakBytes, hostBytes);
-      live.set(event.id, { event, offset: 0 });
-      continue;
-    }
-    allocations++;
-    const state = stateOf(event.hbm);
-    const offset = event.contiguous ? state.placer.placeScratchpad(event.size) : state.placer.place(event.size, event.alignment);
+  }
+
+  hbms(): ReplayedHbm[] {
+    return [...this.#hbms].sort(([a], [b]) => a - b)
+      .map(([hbm, { placer, used, peak }]) => ({ hbm, peakBytes: peak, liveBytes: used, largestGap: placer.largestGap }));
+  }
+
+  #place(event: LogEvent): void {
+    this.allocations++;
+    const state = this.#state(event.hbm);
+    const { placer } = state;
+    const offset = event.contiguous ? placer.placeScratchpad(event.size) : placer.place(event.size, event.alignment);
     if (offset < 0) {
-      const { freeBytes, largestGap, largest } = state.placer;
+      const { freeBytes, largestGap, largest } = placer;
       const tooLarge = event.size > largest;
-      misfits.push({ event, freeBytes, largestGap, fragmented: !tooLarge && freeBytes >= event.size, tooLarge });
-    } else if (event.action === "fail") state.placer.free(offset);
+      this.misfits.push({ event, freeBytes, largestGap, fragmented: !tooLarge && freeBytes >= event.size, tooLarge });
+    } else if (event.action === "fail") placer.free(offset);
     else {
-      live.set(event.id, { event, offset });
+      this.#live.set(event.id, { event, offset });
       state.used += event.size;
       state.peak = Math.max(state.peak, state.used);
     }
   }
-  return {
-    fits: misfits.length === 0, hbmSize, events: log.length, allocations, misfits, unknownFrees, hostPeakBytes,
-    hbms: [...hbms].sort(([a], [b]) => a - b).map(([hbm, { placer: { largestGap }, used, peak }]) => ({ hbm, peakBytes: peak, liveBytes: used, largestGap })),
-  };
+
+  #free(id: string): void {
+    const known = this.#live.get(id);
+    if (known === undefined) {
+      this.unknownFrees++;
+      return;
+    }
+    this.#live.delete(id);
+    const { event, offset } = known;
+    if (event.location === "host") {
+      this.#hostBytes -= event.size;
+      return;
+    }
+    const state = this.#state(event.hbm);
+    state.placer.free(offset);
+    state.used -= event.size;
+  }
+
+  #state(hbm: number): State {
+    let state = this.#hbms.get(hbm);
+    if (state === undefined) this.#hbms.set(hbm, state = { placer: this.#placer(this.#hbmSize), used: 0, peak: 0 });
+    return state;
+  }
 }

@@ -17,15 +17,17 @@ export interface NeffParts {
   readonly limits: NeffLimits;
   readonly wrappedAt: number | null;
   readonly fileBytes: number;
+  /** Name of the file, for errors of what is read later. */
+  readonly file: string | undefined;
 }
 
 /** Reads the documents in the archive and ties them together: host graph, kelf file, definitions, constants. */
 export function assembleNeff(parts: NeffParts): Neff {
-  const { members, limits, notes, header } = parts;
+  const { members, limits, notes, header, file } = parts;
   const graph = readHostGraph({ members, limits });
   const kelf = readKelf(graph.kelf, { members, limits });
   const subgraphs = kelf.graphs.map(({ name, definition }, index) =>
-    readDefinition({ name, index, definitionPath: definition, members, limits, notes })
+    readDefinition({ name, index, definitionPath: definition, members, limits, notes, file })
   );
   for (const subgraph of subgraphs) {
     checkConstants(subgraph, members);

@@ -39,6 +39,8 @@ export interface DefinitionContext {
   readonly definitionPath: string;
   readonly members: ReadonlyMap<string, Member>;
   readonly limits: NeffLimits;
+  /** Name of the file, for errors of engine files, which are read later. */
+  readonly file?: string | undefined;
   /** Notes are added here. */
   readonly notes: Note[];
 }
@@ -253,7 +255,7 @@ function checkReferences(variables: readonly Variable[], member: string): void {
 
 function engineOf(engine: Engine, fileName: string | undefined, context: VariablesContext): EngineFile {
   const member = fileName === undefined || fileName === "" ? null : inDirectory(context.directory, fileName);
-  const file = readEngine(engine, { member, directory: context.directory, members: context.members, limits: context.limits });
+  const file = readEngine(engine, { member, directory: context.directory, members: context.members, limits: context.limits, file: context.file });
   if (!file.present) {
     const why = member === null ? "the definition names none" : `"${printable(member)}" is not in the archive`;
     context.notes.push({

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { NeffError, printable } from "./error.ts";
+import { NeffError, printable, withFile } from "./error.ts";
 import { parseJson } from "./json.ts";
 import type { NeffLimits } from "./limits.ts";
 import {
@@ -38,6 +38,8 @@ export interface EngineContext {
   readonly directory: string;
   readonly members: ReadonlyMap<string, Member>;
   readonly limits: NeffLimits;
+  /** Name of the file, for errors. */
+  readonly file?: string | undefined;
 }
 
 const EngineShape = v.looseObject({
@@ -70,9 +72,18 @@ export function readEngine(engine: Engine, context: EngineContext): EngineFile {
     present: stored !== undefined,
     size: stored?.size ?? 0,
     get contents(): EngineContents {
-      return (contents ??= stored === undefined ? EMPTY : readContents(stored, context));
+      return (contents ??= stored === undefined ? EMPTY : readNamed(stored, context));
     },
   };
+}
+
+/** The contents; an error names the file too, which nobody else knows any more. */
+function readNamed(stored: Member, context: EngineContext): EngineContents {
+  try {
+    return readContents(stored, context);
+  } catch (error) {
+    throw error instanceof NeffError && context.file !== undefined ? withFile(error, context.file) : error;
+  }
 }
 
 function readContents(stored: Member, context: EngineContext): EngineContents {

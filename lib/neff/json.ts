@@ -91,7 +91,21 @@ function firstBadUtf8(bytes: Uint8Array): number {
       bad = middle;
     }
   }
-  return good;
+  // A character that was begun before that byte and is not continued by it is what is wrong.
+  if (!endsInside(bytes, good)) return good;
+  let start = good - 1;
+  while (start > 0 && ((bytes[start] as number) & 0xc0) === 0x80) start--;
+  return start;
+}
+
+/** Whether the good bytes before `end` stop in the middle of a character. */
+function endsInside(bytes: Uint8Array, end: number): boolean {
+  try {
+    utf8.decode(bytes.subarray(0, end));
+    return false;
+  } catch {
+    return true;
+  }
 }
 
 const QUOTE = 0x22;

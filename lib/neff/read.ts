@@ -47,14 +47,14 @@ export function parseNeff(bytes: Uint8Array, options: ParseOptions = {}): Neff {
   }
   const limits = limitsWith(options.limits);
   try {
-    return parseBytes(plainBytes(bytes), limits);
+    return parseBytes(plainBytes(bytes), limits, options.file);
   } catch (error) {
     if (error instanceof NeffError && options.file !== undefined) throw withFile(error, options.file);
     throw error;
   }
 }
 
-function parseBytes(bytes: Uint8Array, limits: NeffLimits): Neff {
+function parseBytes(bytes: Uint8Array, limits: NeffLimits, file: string | undefined): Neff {
   const place = locateNeff(bytes);
   const { header, base } = place;
   const payload = bytes.subarray(base + HEADER_BYTES, base + HEADER_BYTES + header.dataSize);
@@ -67,6 +67,7 @@ function parseBytes(bytes: Uint8Array, limits: NeffLimits): Neff {
     limits,
     wrappedAt: place.wrapped ? base : null,
     fileBytes: bytes.length,
+    file,
   });
 }
 

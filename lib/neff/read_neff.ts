@@ -38,11 +38,11 @@ const DEBUG_JSON = /(^|\/)(debug_info\/|tensor_map\.json$|kernel_debug_info\.jso
 export async function readNeff(source: NeffSource, options: ReadOptions = {}): Promise<Neff> {
   const limits = limitsWith(options.limits);
   const bytes = await openSource(source);
+  const file = options.file ?? bytes.name;
   try {
-    if (options.retain !== "definitions") return parseNeff(await readAll(bytes, limits), { limits });
-    return await readDefinitions(bytes, limits, options);
+    if (options.retain !== "definitions") return parseNeff(await readAll(bytes, limits), { limits, file });
+    return await readDefinitions(bytes, limits, { ...options, file });
   } catch (error) {
-    const file = options.file ?? bytes.name;
     if (error instanceof NeffError && file !== undefined) throw withFile(error, file);
     throw error;
   } finally {
@@ -84,6 +84,7 @@ async function readDefinitions(source: ByteSource, limits: NeffLimits, options: 
     limits,
     wrappedAt: place.wrapped ? place.base : null,
     fileBytes: source.size,
+    file: options.file,
   });
 }
 

@@ -119,7 +119,7 @@ function tarEntry(walk: TarWalk, block: Uint8Array, header: { offset: number; ty
     size: type === "directory" ? 0 : (given.size ?? header.size),
     type,
     mode: readNumber(block, 100, 8, offset),
-    mtime: readNumber(block, 136, 12, offset),
+    mtime: readTime(block, offset),
     headerOffset: offset,
     offset: offset + BLOCK_BYTES,
   };
@@ -175,6 +175,11 @@ function text(bytes: Uint8Array, offset: number): string {
   } catch {
     throw tarError("a name that is not UTF-8", offset);
   }
+}
+
+/** A time before 1970 is a negative number, which GNU tar writes in base-256; nothing depends on it, so it counts as 0. */
+function readTime(block: Uint8Array, offset: number): number {
+  return ((block[136] ?? 0) & 0xc0) === 0xc0 ? 0 : readNumber(block, 136, 12, offset);
 }
 
 /** Octal text ended by NUL or space, or base-256 when the high bit is set. */

@@ -88,7 +88,17 @@ export function lower(built: BuiltSubgraph): Plan {
     localScratchpadBytes: built.scratchpad.localBytes,
     sharedScratchpadBytes: built.scratchpad.sharedBytes,
   });
-  built.info.dumpAll(writer, (varId, name) => writer.next(varId, name));
+  let current = "";
+  try {
+    built.info.dumpAll(writer, (varId, name) => {
+      current = name;
+      writer.next(varId, name);
+    });
+  } catch (error) {
+    if (!(error instanceof PlanError)) throw error;
+    const { status, details, hint } = error;
+    throw new PlanError(`${error.message} (variable "${printable(current)}" of ${built.name})`, { status, details, hint, cause: error });
+  }
   return writer.finish();
 }
 

@@ -72,7 +72,6 @@ export function adviceSentences(report: OutOfMemoryReport): readonly [string, st
 
 function holderSentence(report: OutOfMemoryReport, state: HbmState | undefined): string {
   const totals = overall(report.cores);
-  const usage = totals.indexOf(Math.max(...totals));
   const core = [...report.cores].sort((a, b) => sumUsage(b.usage) - sumUsage(a.usage))[0];
   const holder = report.holders[0];
   const capacity = state === undefined ? "" : ` of ${formatBytes(state.size)}`;
@@ -81,8 +80,9 @@ function holderSentence(report: OutOfMemoryReport, state: HbmState | undefined):
       ? `This process holds nothing in HBM ${report.hbm}: other processes or the driver fill it.`
       : `${describe(holder)} holds most of HBM ${report.hbm}, with ${formatBytes(holder.bytes)}.`;
   }
+  const usage = core.usage.indexOf(Math.max(...core.usage));
   const largest = holder === undefined ? "" : `; the largest single allocation is ${describe(holder)} with ${formatBytes(holder.bytes)}`;
-  return `Core ${core.core} holds most: ${formatBytes(sumUsage(core.usage))}${capacity}, mainly ${usageLabels[usage]} (${formatBytes(totals[usage] ?? 0)})${largest}.`;
+  return `Core ${core.core} holds most: ${formatBytes(sumUsage(core.usage))}${capacity}, mainly ${usageLabels[usage]} (${formatBytes(core.usage[usage] ?? 0)})${largest}.`;
 }
 
 function gapSentence(report: OutOfMemoryReport, gaps: readonly FreeGap[] | undefined): string {

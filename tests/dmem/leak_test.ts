@@ -1,12 +1,23 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import type { Leak } from "../../lib/dmem/mod.ts";
 import { openMemoryBench } from "./harness.ts";
 
-const gc: (() => void) | undefined = (globalThis as { Bun?: { gc(full: boolean): void }; gc?: () => void }).Bun === undefined
-  ? (globalThis as { gc?: () => void }).gc
-  : () => (globalThis as unknown as { Bun: { gc(full: boolean): void } }).Bun.gc(true);
-const skip = gc === undefined && "the runtime gives no way to collect garbage on demand (deno needs --v8-flags=--expose-gc)";
+const gc = collector();
+const skip = gc === undefined && "the runtime gives no way to collect garbage on demand";
+
+function collector(): (() => void) | undefined {
+  const bun = (globalThis as { Bun?: { gc(full: boolean): void } }).Bun;
+  if (bun !== undefined) return () => bun.gc(true);
+  try {
+    setFlagsFromString("--expose-gc");
+    return runInNewContext("gc") as () => void;
+  } catch {
+    return undefined;
+  }
+}
 
 async function collect(done: () => boolean, rounds = 100): Promise<void> {
   for (let i = 0; i < rounds && !done(); i++) {

@@ -28,6 +28,10 @@ const SYMBOLS = {
   read: { args: ["i32", "ptr", "u64"], returns: FFIType.i64_fast },
   // ssize_t write(int fd, const void *buf, size_t count)
   write: { args: ["i32", "ptr", "u64"], returns: FFIType.i64_fast },
+  // void *memmove(void *dest, const void *src, size_t n); what it returns is known
+  memmove: { args: ["ptr", "ptr", "u64"], returns: "void" },
+  // void *memset(void *s, int c, size_t n)
+  memset: { args: ["ptr", "i32", "u64"], returns: "void" },
   // long syscall(long number, ...)
   syscall: { args: ["i64", "i64", "i64", "i64", "i64", "i64", "i64"], returns: FFIType.i64_fast },
   // int *__errno_location(void)
@@ -38,7 +42,7 @@ const SYMBOLS = {
 /** Opens libc through `bun:ffi`. @throws {NeuronError} when no C library can be opened */
 export function createNative(): Native {
   const { symbols } = openLibc();
-  const { open, close, ioctl, mmap, munmap, memfd_create, ftruncate, fallocate, pread, pwrite, syscall } = symbols;
+  const { open, close, ioctl, mmap, munmap, memfd_create, ftruncate, fallocate, pread, pwrite, memmove, memset, syscall } = symbols;
   const readFd = symbols.read;
   const writeFd = symbols.write;
   // The errno slot belongs to the thread; each Worker has its own copy of this module.
@@ -69,6 +73,8 @@ export function createNative(): Native {
     pwrite: (fd, at, length, offset) => result(pwrite(fd, address(at), length, offset)),
     read: (fd, at, length) => result(readFd(fd, address(at), length)),
     write: (fd, at, length) => result(writeFd(fd, address(at), length)),
+    memmove: (destination, source, length) => memmove(address(destination), address(source), length),
+    memset: (at, value, length) => memset(address(at), value, length),
     syscall: (number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0) => result(syscall(number, a, b, c, d, e, f)),
     addressOf(view) {
       void view.buffer;

@@ -15,6 +15,8 @@ const SYMBOLS = {
   pwrite: { parameters: ["i32", "u64", "u64", "i64"], result: "i64" },
   read: { parameters: ["i32", "u64", "u64"], result: "i64" },
   write: { parameters: ["i32", "u64", "u64"], result: "i64" },
+  memmove: { parameters: ["u64", "u64", "u64"], result: "void" },
+  memset: { parameters: ["u64", "i32", "u64"], result: "void" },
   syscall: { parameters: ["i64", "i64", "i64", "i64", "i64", "i64", "i64"], result: "i64" },
   __errno_location: { parameters: [], result: "pointer" },
 } as const;
@@ -33,7 +35,7 @@ interface DenoFfi {
 export function createNative(): Native {
   const deno = (globalThis as unknown as { Deno: DenoFfi }).Deno;
   const { symbols } = openLibc(deno);
-  const { open, close, ioctl, mmap, munmap, memfd_create, ftruncate, fallocate, pread, pwrite, syscall } = symbols;
+  const { open, close, ioctl, mmap, munmap, memfd_create, ftruncate, fallocate, pread, pwrite, memmove, memset, syscall } = symbols;
   const readFd = symbols.read;
   const writeFd = symbols.write;
   // The errno slot belongs to the thread; each Worker has its own copy of this module.
@@ -62,6 +64,8 @@ export function createNative(): Native {
     pwrite: (fd, at, length, offset) => result(pwrite(fd, BigInt(at), BigInt(length), BigInt(offset))),
     read: (fd, at, length) => result(readFd(fd, BigInt(at), BigInt(length))),
     write: (fd, at, length) => result(writeFd(fd, BigInt(at), BigInt(length))),
+    memmove: (destination, source, length) => void memmove(BigInt(destination), BigInt(source), BigInt(length)),
+    memset: (at, value, length) => void memset(BigInt(at), value, BigInt(length)),
     syscall: (number, a = 0, b = 0, c = 0, d = 0, e = 0, f = 0) =>
       result(syscall(BigInt(number), BigInt(a), BigInt(b), BigInt(c), BigInt(d), BigInt(e), BigInt(f))),
     addressOf(view) {

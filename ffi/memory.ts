@@ -1,5 +1,5 @@
 import { ArgumentError } from "./error.ts";
-import { native } from "./native.ts";
+import { MapFlag, native, Protection } from "./native.ts";
 
 /**
  * Memory that stays where it is: an `ArrayBuffer` of our own, its views and its
@@ -29,6 +29,10 @@ export interface Window {
 }
 
 const MINIMUM_BYTES = 1024;
+/** Pinned memory of this size and more comes straight from the system. */
+const MAPPED_BYTES = 8 * 2 ** 20;
+/** Bun refuses foreign views above this. */
+const VIEW_LIMIT = 2 ** 32 - 4096;
 const MAX_INDEX = 2 ** 31 - 1;
 
 /**
@@ -41,7 +45,7 @@ export function pinned(byteLength: number): Pinned {
   if (!Number.isSafeInteger(byteLength) || byteLength < 0) {
     throw new ArgumentError(`Cannot allocate ${byteLength} bytes: not a non-negative integer`);
   }
-  const buffer = new ArrayBuffer(Math.max(byteLength, MINIMUM_BYTES));
+  const buffer = (byteLength >= MAPPED_BYTES ? mappedBuffer(byteLength) : undefined) ?? new ArrayBuffer(Math.max(byteLength, MINIMUM_BYTES));
   const bytes = new Uint8Array(buffer, 0, byteLength);
   return {
     address: native().addressOf(new Uint8Array(buffer)),
@@ -49,6 +53,22 @@ export function pinned(byteLength: number): Pinned {
     bytes,
     view: new DataView(buffer, 0, byteLength),
   };
+}
+
+const unmapper = new FinalizationRegistry<{ readonly address: number; readonly byteLength: number }>(({ address, byteLength }) => void native().munmap(address, byteLength));
+
+/**
+ * Zeroed pages of the system that take memory where they are touched, given back
+ * when the buffer is no longer reachable. The collector does not count them, so a
+ * large and mostly empty ring does not make it run. Undefined when there are none.
+ */
+function mappedBuffer(byteLength: number): ArrayBuffer | undefined {
+  if (byteLength > VIEW_LIMIT) return undefined;
+  const address = native().mmap(byteLength, Protection.READ | Protection.WRITE, MapFlag.PRIVATE | MapFlag.ANONYMOUS | MapFlag.NORESERVE, -1, 0);
+  if (address < 0) return undefined;
+  const buffer = native().bufferAt(address, byteLength);
+  unmapper.register(buffer, { address, byteLength });
+  return buffer;
 }
 
 /** Pinned memory that {@linkcode windowAt} knows: argument structs that a device in this process reads and writes. */
@@ -102,7 +122,28 @@ export function bytesAt(address: number, length: number): Uint8Array {
     const offset = address - memory.address;
     return memory.bytes.subarray(offset, offset + length);
   }
-  return new Uint8Array(native().bufferAt(address, length));
+  return foreignView(address, length);
+}
+
+/**
+ * The last foreign views by a hash of their address. A view is an address and a
+ * length, so one may be given out again whenever the caller vouches for the
+ * bytes; making one anew costs garbage that the runtime counts at the full
+ * length, and so collections.
+ */
+const FOREIGN_SLOTS = 32;
+const foreignAddresses = new Float64Array(FOREIGN_SLOTS);
+const foreignViews: (Uint8Array | undefined)[] = Array.from({ length: FOREIGN_SLOTS }, () => undefined);
+
+function foreignView(address: number, length: number): Uint8Array {
+  // Fibonacci hashing: buffers begin at multiples of large powers of two.
+  const slot = Math.imul((address / 16) | 0, 0x9e3779b1) >>> 27;
+  const known = foreignViews[slot];
+  if (known !== undefined && foreignAddresses[slot] === address && known.length === length) return known;
+  const view = new Uint8Array(native().bufferAt(address, length));
+  foreignAddresses[slot] = address;
+  foreignViews[slot] = view;
+  return view;
 }
 
 /**

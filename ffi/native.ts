@@ -35,6 +35,13 @@ export interface Native {
   read(fd: number, address: number, length: number): number;
   /** `write(2)`. Returns the bytes written. */
   write(fd: number, address: number, length: number): number;
+  /**
+   * `memmove(3)` between addresses of this process; the ranges may overlap. What must
+   * hold: both are mapped, and whatever owns them stays reachable during the call.
+   */
+  memmove(destination: number, source: number, length: number): void;
+  /** `memset(3)`. What must hold: the range is mapped and writable. */
+  memset(address: number, value: number, length: number): void;
   /** `syscall(2)`: any system call by number, up to six integer arguments. */
   syscall(number: number, ...args: readonly number[]): number;
   /**

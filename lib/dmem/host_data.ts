@@ -1,4 +1,5 @@
-import { addressOf, bytesAt } from "../../ffi/memory.ts";
+import { addressOf } from "../../ffi/memory.ts";
+import { native } from "../../ffi/native.ts";
 import type { HostBuffer } from "../driver/types.ts";
 import type { ChunkSink, ChunkSource } from "./staging.ts";
 
@@ -10,34 +11,32 @@ export function asHostBuffer(data: HostData): HostBuffer {
   return data instanceof ArrayBuffer ? new Uint8Array(data) : data;
 }
 
-/** Both ends of a staged copy over host bytes: one object per transfer, nothing per chunk but a view. */
+/**
+ * Both ends of a staged copy over host bytes: one object per transfer, nothing per
+ * chunk. Bytes go from address to address; the view is kept so that they stay.
+ */
 export class HostEnd implements ChunkSource, ChunkSink {
-  readonly #bytes: Uint8Array | undefined;
+  readonly #data: HostData;
   readonly #address: number;
+  readonly #bounce: number;
 
-  constructor(data: HostData) {
-    if (data instanceof ArrayBuffer) this.#bytes = new Uint8Array(data);
-    else if (data instanceof Uint8Array) this.#bytes = data;
-    else if (ArrayBuffer.isView(data)) this.#bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    else this.#bytes = undefined;
-    this.#address = this.#bytes === undefined ? (data as { readonly address: number }).address : addressOf(this.#bytes);
+  /** @param bounce address of the bounce buffer's byte 0 */
+  constructor(data: HostData, bounce: number) {
+    this.#data = data instanceof ArrayBuffer ? new Uint8Array(data) : data;
+    this.#address = ArrayBuffer.isView(this.#data) ? addressOf(this.#data) : (this.#data as { readonly address: number }).address;
+    this.#bounce = bounce;
   }
 
-  fill(into: Uint8Array, at: number, position: number, length: number): number {
-    into.set(this.#piece(position, length), at);
+  fill(_into: Uint8Array, at: number, position: number, length: number): number {
+    native().memmove(this.#bounce + at, this.#address + position, length);
     return length;
   }
 
-  drain(from: Uint8Array, at: number, position: number, length: number): void {
-    this.#piece(position, length).set(from.subarray(at, at + length));
+  drain(_from: Uint8Array, at: number, position: number, length: number): void {
+    native().memmove(this.#address + position, this.#bounce + at, length);
   }
 
   address(position: number): number {
     return this.#address + position;
-  }
-
-  #piece(position: number, length: number): Uint8Array {
-    if (this.#bytes === undefined) return bytesAt(this.#address + position, length);
-    return length === this.#bytes.length ? this.#bytes : this.#bytes.subarray(position, position + length);
   }
 }

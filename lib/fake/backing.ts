@@ -1,6 +1,7 @@
 import { Errno } from "../../ffi/errno.ts";
 import { NeuronError } from "../../ffi/error.ts";
 import { Mapping } from "../../ffi/mapping.ts";
+import { addressOf } from "../../ffi/memory.ts";
 import { FallocateMode, MapFlag, MemfdFlag, native, Protection } from "../../ffi/native.ts";
 import { checkResult } from "../../ffi/system_error.ts";
 
@@ -21,9 +22,9 @@ const NAME = "neuron-dmem-fake";
 export class Backing {
   #fd = -1;
   #closed = false;
-  readonly #windows = new Map<number, { readonly mapping: Mapping; readonly bytes: Uint8Array }>();
+  readonly #windows = new Map<number, Mapping>();
   #recentIndex = -1;
-  #recent: Uint8Array = new Uint8Array(0);
+  #recent: Mapping | undefined;
 
   /** The file's descriptor, made at first use. @throws {SystemError} when it cannot be made */
   get fd(): number {
@@ -49,37 +50,56 @@ export class Backing {
    * current request.
    */
   bytes(address: number, length: number): Uint8Array {
-    const index = Math.floor(address / WINDOW_BYTES);
-    const offset = address - index * WINDOW_BYTES;
-    if (index !== this.#recentIndex) this.#recent = this.#window(index);
-    return this.#recent.subarray(offset, Math.min(offset + length, WINDOW_BYTES));
+    return this.#window(address).bytes(address % WINDOW_BYTES, withinWindow(address, length));
+  }
+
+  /**
+   * The address in this process of the byte at `address`; as many bytes follow it as the
+   * window holds. What must hold: not kept beyond the current request.
+   */
+  at(address: number): number {
+    return this.#window(address).address + address % WINDOW_BYTES;
   }
 
   /** Sets `length` bytes at `address` to `value`. */
   fill(address: number, length: number, value: number): void {
     for (let done = 0; done < length;) {
-      const piece = this.bytes(address + done, length - done);
-      piece.fill(value);
-      done += piece.length;
+      const step = withinWindow(address + done, length - done);
+      native().memset(this.at(address + done), value, step);
+      done += step;
     }
   }
 
   /** Stores bytes at `address`. */
   write(address: number, bytes: Uint8Array): void {
-    for (let done = 0; done < bytes.length;) {
-      const target = this.bytes(address + done, bytes.length - done);
-      target.set(bytes.subarray(done, done + target.length));
-      done += target.length;
+    this.load(address, addressOf(bytes), bytes.length);
+  }
+
+  /** Stores `length` bytes that lie at `from` in this process. What must hold: they are mapped. */
+  load(address: number, from: number, length: number): void {
+    for (let done = 0; done < length;) {
+      const step = withinWindow(address + done, length - done);
+      native().memmove(this.at(address + done), from + done, step);
+      done += step;
+    }
+  }
+
+  /** Puts `length` bytes from `address` to `into` in this process. What must hold: it is mapped and writable. */
+  store(address: number, into: number, length: number): void {
+    for (let done = 0; done < length;) {
+      const step = withinWindow(address + done, length - done);
+      native().memmove(into + done, this.at(address + done), step);
+      done += step;
     }
   }
 
   /** Copies `length` bytes inside the device, lowest first. */
   copy(from: number, to: number, length: number): void {
     for (let done = 0; done < length;) {
-      const source = this.bytes(from + done, length - done);
-      const target = this.bytes(to + done, source.length);
-      target.set(target.length === source.length ? source : source.subarray(0, target.length));
-      done += target.length;
+      const step = withinWindow(to + done, withinWindow(from + done, length - done));
+      const source = this.at(from + done);
+      native().memmove(this.at(to + done), source, step);
+      done += step;
     }
   }
 
@@ -107,15 +127,20 @@ export class Backing {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    for (const { mapping } of this.#windows.values()) mapping.close();
+    for (const mapping of this.#windows.values()) mapping.close();
     this.#windows.clear();
     this.#recentIndex = -1;
-    this.#recent = new Uint8Array(0);
+    this.#recent = undefined;
     if (this.#fd >= 0) native().close(this.#fd);
     this.#fd = -1;
   }
 
-  #window(index: number): Uint8Array {
+  #window(address: number): Mapping {
+    const index = Math.floor(address / WINDOW_BYTES);
+    return index === this.#recentIndex ? this.#recent! : this.#find(index);
+  }
+
+  #find(index: number): Mapping {
     let window = this.#windows.get(index);
     if (window === undefined) {
       if (this.#windows.size >= WINDOW_LIMIT) this.#evict();
@@ -125,19 +150,24 @@ export class Backing {
           details: { errno: -mapping, limit: -mapping === Errno.ENOMEM ? "address space or map count" : undefined },
         });
       }
-      window = { mapping, bytes: mapping.bytes() };
+      window = mapping;
       this.#windows.set(index, window);
     }
     this.#recentIndex = index;
-    return window.bytes;
+    return this.#recent = window;
   }
 
   #evict(): void {
-    for (const [index, { mapping }] of this.#windows) {
+    for (const [index, mapping] of this.#windows) {
       // The most recent window may be the source of the copy that needs another one.
       if (index === this.#recentIndex) continue;
       this.#windows.delete(index);
       return mapping.close();
     }
   }
+}
+
+/** How many of `length` bytes from `address` on lie in its window. */
+function withinWindow(address: number, length: number): number {
+  return Math.min(length, WINDOW_BYTES - address % WINDOW_BYTES);
 }

@@ -142,14 +142,23 @@ export function transfer(call: Call, move: Transfer, step: number): number {
   if (size === 0) return 0;
   const { device, memory } = call;
   device.touch(chunk, offset + size);
+  if (memory.direct === true) return moveDirect(call, move, step);
   // A piece at fault is not written at all; memory that can stop half-way is read to one side first.
-  if (toDevice && memory.direct !== true) return stagedWrite(call, move, step);
+  if (toDevice) return stagedWrite(call, move, step);
   for (let done = 0; done < size;) {
     const piece = device.backing.bytes(chunk.pa + offset + done, size - done);
-    const left = toDevice ? memory.read(buffer + done, piece) : memory.write(buffer + done, piece);
+    const left = memory.write(buffer + done, piece);
     if (left !== 0) return leftOfPiece(size, done + piece.length - left, step);
     done += piece.length;
   }
+  return 0;
+}
+
+/** A transfer with memory of this process: one copy, no views. */
+function moveDirect({ device, memory }: Call, { chunk, offset, buffer, size, toDevice }: Transfer, step: number): number {
+  if (memory.probe!(buffer, size, !toDevice) !== 0) return leftOfPiece(size, 0, step);
+  if (toDevice) device.backing.load(chunk.pa + offset, buffer, size);
+  else device.backing.store(chunk.pa + offset, buffer, size);
   return 0;
 }
 

@@ -8,7 +8,10 @@ import { bytesAt, type Window, windowAt } from "../../ffi/memory.ts";
  * were left over.
  */
 export interface UserMemory {
-  /** Whether reads and writes only fail as a whole, by their address; nothing is then staged. Default false. */
+  /**
+   * Whether its addresses are those of this process and only fail by their value, as
+   * `probe` tells: transfers then go without a copy between. Default false.
+   */
   readonly direct?: boolean;
   /** Copies `into.length` bytes from `address`. Returns the bytes not copied. */
   read(address: number, into: Uint8Array): number;

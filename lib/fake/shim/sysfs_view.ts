@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { accessSync, constants, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pinned } from "../../../ffi/memory.ts";
@@ -13,6 +13,13 @@ import type { Sysfs, SysfsExport } from "../sysfs.ts";
 const OPEN_HOW_BYTES = 24;
 /** `RESOLVE_IN_ROOT`: absolute links and `..` stay inside the directory. */
 const RESOLVE_IN_ROOT = 0x10;
+
+/** How the directories are called: the host's process id is for people who look at them. */
+const NAME = /^neuron-dmem-host-\d+-/;
+const SHARED_MEMORY = "/dev/shm";
+/** `LOCK_EX | LOCK_NB`. */
+const LOCK_EXCLUSIVE_NOW = 2 | 4;
+const UNMARKED_MS = 60_000;
 
 /**
  * The driver's part of `/sys` as real files in a private directory, made at
@@ -74,9 +81,48 @@ export class SysfsView {
 
   #ensure(): void {
     if (this.#export !== undefined) return;
-    const root = mkdtempSync(join(tmpdir(), `neuron-dmem-${process.pid}-`));
+    sweep();
+    const root = mkdtempSync(join(sysfsBase(), `neuron-dmem-host-${process.pid}-`));
     this.#root = root;
+    this.#fd = openLocked(root);
     this.#export = this.#sysfs.export(root);
-    this.#fd = native().open(root, O_DIRECTORY | OpenFlag.CLOEXEC, 0);
+  }
+}
+
+/** Where the directories are made: in memory where that is possible, because there are hundreds of small files. */
+export function sysfsBase(): string {
+  try {
+    accessSync(SHARED_MEMORY, constants.W_OK | constants.X_OK);
+    return SHARED_MEMORY;
+  } catch {
+    return tmpdir();
+  }
+}
+
+/** Opens a directory and marks it as in use; −errno when somebody else has marked it. */
+function openLocked(directory: string): number {
+  const fd = native().open(directory, O_DIRECTORY | OpenFlag.CLOEXEC, 0);
+  if (fd < 0) return fd;
+  const locked = native().syscall(syscalls.flock, fd, LOCK_EXCLUSIVE_NOW);
+  if (locked >= 0) return fd;
+  native().close(fd);
+  return locked;
+}
+
+/** Removes what hosts left behind that were killed. */
+function sweep(): void {
+  for (const name of readdirSync(sysfsBase())) {
+    if (!NAME.test(name)) continue;
+    const directory = join(sysfsBase(), name);
+    try {
+      // A new one may not be marked yet.
+      if (Date.now() - statSync(directory).mtimeMs < UNMARKED_MS) continue;
+      const fd = openLocked(directory);
+      if (fd < 0) continue;
+      rmSync(directory, { recursive: true, force: true });
+      native().close(fd);
+    } catch {
+      // Another user's, or gone meanwhile.
+    }
   }
 }

@@ -1,15 +1,17 @@
 // How programs under a fake begin and end: exit codes, signals, kills, and what is left afterwards.
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { runUnderFake } from "../../../lib/fake/shim/run.ts";
+import { sysfsBase } from "../../../lib/fake/shim/sysfs_view.ts";
 import { compile, machineOptions as options, openDescriptors, runCaptured, runnerCommand, runSeparately, skipC, skipPython, skipShim } from "./support.ts";
 
 const KILLS = Number(process.env["NEURON_DMEM_KILLS"] ?? 200);
 const SEED = Number(process.env["NEURON_DMEM_SEED"] ?? Date.now() % 2 ** 31);
+const skipFlock = skipShim || (spawnSync("flock", ["--version"]).status === 0 ? false : "there is no flock");
 const quiet = { timeout: 90_000 };
 const run = (...command: string[]) => runCaptured(command, options);
 
@@ -23,7 +25,7 @@ function traces(): readonly string[] {
     }
   };
   const children = readdirSync("/proc").filter((name) => /^\d+$/.test(name) && status(name).includes(`\nPPid:\t${process.pid}\n`)).map((pid) => `child ${pid}`);
-  const files = readdirSync(tmpdir()).filter((name) => name.startsWith(`neuron-dmem-${process.pid}-`));
+  const files = readdirSync(sysfsBase()).filter((name) => name.startsWith(`neuron-dmem-host-${process.pid}-`));
   const sockets = readFileSync("/proc/net/unix", "latin1").split("\n").filter((line) => line.includes(`@neuron-dmem-fake/${process.pid}/`));
   return [...children, ...files, ...sockets];
 }
@@ -165,6 +167,20 @@ test("killing the host of a named machine ends its programs", { skip: skipShim, 
   process.kill(Number(host), "SIGKILL");
   assert.ok(await gone(program), "the program went on");
   await ended;
+});
+
+test("what a killed host left in memory or on disk is removed by a later one", { skip: skipFlock, ...quiet }, async () => {
+  const left = mkdtempSync(join(sysfsBase(), "neuron-dmem-host-1-"));
+  const used = mkdtempSync(join(sysfsBase(), "neuron-dmem-host-1-"));
+  const holder = spawn("flock", [used, "sh", "-c", "echo locked; read line"], { stdio: ["pipe", "pipe", "ignore"] });
+  await new Promise((resolve) => holder.stdout.once("data", resolve));
+  for (const directory of [left, used]) utimesSync(directory, 1, 1);
+  assert.equal((await run("cat", "/sys/module/neuron/version")).stdout, "2.24.7.0\n");
+  assert.equal(existsSync(left), false);
+  assert.equal(existsSync(used), true);
+  holder.stdin.end("\n");
+  await new Promise((resolve) => holder.once("exit", resolve));
+  rmSync(used, { recursive: true });
 });
 
 test("a request that a real driver would not survive ends the program with SIGABRT and says so", { skip: skipPython, ...quiet }, async () => {

@@ -48,6 +48,20 @@ static void work(unsigned seed) {
   }
 }
 
+/** Bytes in use by the counters of all cores of both devices. */
+static unsigned long long in_use(void) {
+  unsigned long long sum = 0, value;
+  for (int i = 0; i < 32; i++) {
+    char path[200];
+    sprintf(path, "/sys/class/neuron_device/neuron%d/neuron_core%d/stats/memory_usage/%s_mem/total", i & 1, i >> 2, i & 2 ? "host" : "device");
+    FILE *file = fopen(path, "r");
+    if (!file || fscanf(file, "%llu", &value) != 1) return -1;
+    fclose(file);
+    sum += value;
+  }
+  return sum;
+}
+
 static int left(int round) {
   static char data[24 * 4096];
   int bad = 0;
@@ -66,6 +80,7 @@ static int left(int round) {
 }
 
 int main(int count, char **words) {
+  unsigned long long idle = in_use();
   int rounds = count > 1 ? atoi(words[1]) : 10;
   unsigned seed = count > 2 ? strtoul(words[2], NULL, 10) : 1;
   for (int i = 0; i < rounds; i++) {
@@ -79,6 +94,7 @@ int main(int count, char **words) {
     waitpid(child, &status, 0);
     if (!WIFSIGNALED(status)) return printf("round %d: the child ended by itself with %d\n", i, WEXITSTATUS(status)), 1;
     if (left(i)) return 1;
+    if (in_use() != idle) return printf("round %d: the counters show %llu bytes instead of %llu\n", i, in_use(), idle), 1;
   }
   printf("%d rounds\n", rounds);
   return 0;

@@ -1,4 +1,4 @@
-import { explainFeatures, LOADER_FEATURE_MASK, readNeff } from "../neff/mod.ts";
+import { explainFeatures, LOADER_FEATURE_MASK, readNeff, summarizeNeff } from "../neff/mod.ts";
 import { loadItems } from "../plan/footprint.ts";
 import { type Inspection, inspectNeff } from "../report/inspection.ts";
 import { grouped, humanSize } from "../report/size.ts";
@@ -17,7 +17,7 @@ export async function inspect(terminal: Terminal, args: readonly string[], optio
   const asked = options["supportedFeatures"] as bigint | undefined;
   const neff = await readNeff(file);
   const facts = inspectNeff(neff, {
-    file,
+    summary: summarizeNeff(neff, file),
     features: explainFeatures(neff.header.featureBits, asked ?? LOADER_FEATURE_MASK),
     ringBytes: (subgraph) => loadItems(neff, subgraph).reduce((sum, item) => sum + (item.kind === "rings" ? item.size : 0), 0),
   });

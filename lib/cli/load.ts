@@ -30,7 +30,7 @@ export function sessionOptions(options: Readonly<Record<string, unknown>>): Para
   return {
     fake: options["fake"] as Product | undefined,
     device: options["device"] as number | undefined,
-    core: options["core"] as number,
+    core: options["core"] as number | undefined,
     io: options["io"] as "tensors" | "plan",
   };
 }
@@ -46,7 +46,7 @@ function reportOf(session: Session, file: string): Omit<LoadReport, "leakedBytes
       return { name: subgraph.name, core: subgraph.core, variables: [...subgraph.variables()].map((variable) => ({ ...variable, address: addressText(variable.address) })) };
     }),
     usage,
-    notes: [...neff.notes.map((note) => note.message), ...model.notes.map((note) => note.message)],
+    notes: [...session.neuron.notes, ...neff.notes, ...model.notes].map((note) => note.message),
   };
 }
 

@@ -105,7 +105,7 @@ function addHelpCommands(program: Command, wrap: Wrap): void {
 /** Commands that load models on a device. */
 function addModelCommands(program: Command, wrap: Wrap): void {
   const staging = (command: Command) => deviceOptions(command)
-    .addOption(new Option("--core <N>", "first NeuronCore to load on, device-relative").argParser(integer).default(0))
+    .addOption(new Option("--core <N>", "first NeuronCore to load on, device-relative (default: the first this process may use)").argParser(integer))
     .addOption(new Option("--io <how>", "where inputs and outputs go: tensors bound by name, or placed by the plan").choices(["tensors", "plan"]).default("tensors"));
   staging(program.command("load <file>"))
     .summary("load a model, show where everything went, free it")

@@ -30,7 +30,8 @@ export interface DeviceLabel {
 export interface SessionOptions {
   readonly fake?: Product | undefined;
   readonly device?: number | undefined;
-  readonly core: number;
+  /** Device-relative; default the first this process has. */
+  readonly core?: number | undefined;
   readonly io: "tensors" | "plan";
   /** Told how far reading and copying are. */
   readonly progress?: Progress | undefined;
@@ -73,7 +74,7 @@ export async function openSession(files: readonly string[], options: SessionOpti
     neffs.push(await readNeff(file, isLarge(file) ? { retain: "definitions", onProgress: progress?.update } : {}));
   }
   const chosen = chooseDevice(neffs[0]!, options);
-  const neuron = openNeuron({ ...chosen, lnc: Math.max(1, ...neffs.map(({ subgraphs }) => subgraphs.length)) });
+  const neuron = openNeuron({ ...chosen, lnc: Math.min(LARGEST_LOGICAL_CORE, Math.max(1, ...neffs.map(({ subgraphs }) => subgraphs.length))) });
   try {
     const logicalCore = coreOf(neuron, options.core);
     const before = snapshot(neuron, logicalCore);
@@ -107,8 +108,8 @@ function chooseDevice(neff: Neff, options: SessionOptions): { readonly fake?: Pr
   return { fake: neff.target === "*" ? "trn2" : productOfTarget[neff.target] };
 }
 
-function coreOf(neuron: Neuron, core: number): LogicalCore {
-  const found = neuron.logicalCores.find((logicalCore) => logicalCore.owner.core === core);
+function coreOf(neuron: Neuron, core: number | undefined): LogicalCore {
+  const found = neuron.logicalCores.find((logicalCore) => core === undefined || logicalCore.owner.core === core);
   if (found !== undefined) return found;
   const possible = neuron.logicalCores.map((logicalCore) => logicalCore.owner.core).join(", ");
   throw new UsageError(`Cannot load on core ${core}: no logical core of size ${neuron.logicalSize} begins there`, { hint: `Use --core ${possible}.` });

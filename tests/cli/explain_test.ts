@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { test } from "node:test";
 import type { CodeExplanation } from "../../lib/report/explain/codes.ts";
 import { explainLog } from "../../lib/report/explain/log.ts";
@@ -40,6 +41,16 @@ test("the flat out-of-memory report is read back with its numbers", () => {
   assert.equal(usage?.["total"], Math.round(15.855 * 2 ** 30));
   assert.equal(usage["dma rings"], 32 * 1024);
   assert.deepEqual(findings.map((finding) => finding.role), ["cause", "consequence"]);
+});
+
+// R01
+test("explain - reads a log from standard input and names the cause", () => {
+  const log = `${STAMP}Failed to allocate 172.000MB (usage: tensors) on ND 0:NC 0, current utilization:\n\t* total: 15.855GB\n\t* tensors: 15.855GB\n\t* runtime: 1.062KB\n\t* dma rings: 32.000KB\n`;
+  const deno = "Deno" in globalThis;
+  const { status, stdout } = spawnSync(process.execPath, [...deno ? ["run", "-A", "--no-check"] : [], "lib/cli/main.ts", "explain", "-"], { input: log, encoding: "utf8" });
+  assert.equal(status, 0);
+  assert.match(stdout, /^cause {2}Device memory is exhausted: 172\.000MB for tensors/);
+  assert.match(stdout, /usage: total 15\.9 GiB/);
 });
 
 test("unsupported features are named, also when the lines of many cores are interleaved", () => {

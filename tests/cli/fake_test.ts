@@ -54,6 +54,15 @@ test("planned faults and small HBMs reach the program", { skip }, () => {
   assert.match(small.stderr, /^error: Cannot allocate 128\.000MB in HBM 0 .*ENOMEM/);
 });
 
+// R10
+test("host memory that the kernel refuses is told as host memory, not as HBM", { skip }, () => {
+  const ran = runCommand(["fake", "--arch", "trn1", "--fault", "MEM_ALLOC_V2MT64:2:ENOMEM", "--", ...self, "load", "samples/mlp.neff"]);
+  assert.equal(ran.code, 1, ran.stdout);
+  assert.match(ran.stderr, /hostMemory 1.*ENOMEM \(12\)/);
+  assert.match(ran.stderr, /^hint: The kernel has no contiguous host memory of this size/m);
+  assert.doesNotMatch(ran.stderr, /HBM/);
+});
+
 test("a recorded run is answered the same when it is replayed, and a changed log is noticed", { skip }, async () => {
   const log = join(folder, "requests.jsonl");
   assert.equal(runCommand(["fake", "--arch", "trn1", "--record", log, "--", ...self, "load", "samples/mlp.neff"]).code, 0);

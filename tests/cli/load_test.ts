@@ -62,6 +62,35 @@ test("both subgraphs share the tensors, and what they cost is counted once", asy
   assert.equal(report.usage.byUsage["TENSOR"], tensorBytes);
 });
 
+// R25
+test("NEURON_RT_VISIBLE_CORES is followed, and refused with the position of what is wrong", async () => {
+  const before = { ...process.env };
+  const loaded = async (cores: string, count?: string) => {
+    process.env["NEURON_RT_VISIBLE_CORES"] = cores;
+    if (count !== undefined) process.env["NEURON_RT_NUM_CORES"] = count;
+    return await command("load", "samples/mlp.neff", "--fake", "trn1", "--json");
+  };
+  try {
+    for (const [cores, core] of [["0", 0], ["1", 1], ["0-1", 0], ["0,1", 0]] as const) {
+      const { code, out, err } = await loaded(cores);
+      assert.equal(code, 0, err);
+      assert.equal((JSON.parse(out) as LoadReport).subgraphs[0]?.core, core, cores);
+    }
+    for (const [cores, position] of [["3-1", 0], ["a", 0], ["0-", 2], ["", 0], ["1,1", 2], ["0,7", 2], ["99", 0]] as const) {
+      const { code, err } = await loaded(cores);
+      assert.equal(code, 1, cores);
+      assert.match(err, new RegExp(`^error: Cannot .*position ${position}\\b`), cores);
+    }
+    const both = JSON.parse((await loaded("1", "4")).out) as LoadReport;
+    assert.ok(both.notes.some((note) => /are both set; NEURON_RT_VISIBLE_CORES is used/.test(note)), both.notes.join());
+  } finally {
+    for (const name of ["NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES"]) {
+      if (before[name] === undefined) delete process.env[name];
+      else process.env[name] = before[name];
+    }
+  }
+});
+
 test("load prints tables with the device, the totals and that everything was freed", async () => {
   const { code, out } = await command("load", "samples/mlp.neff");
   assert.equal(code, 0);

@@ -5,6 +5,7 @@ import type { NeuronDevice } from "../driver/types.ts";
 import { formatVersion } from "../driver/version.ts";
 import { type Neff, readNeff } from "../neff/mod.ts";
 import type { LogicalCore } from "../runtime/logical_core.ts";
+import { LARGEST_LOGICAL_SIZE } from "../runtime/logical_cores.ts";
 import type { Model } from "../runtime/model.ts";
 import type { Neuron } from "../runtime/neuron.ts";
 import { openNeuron } from "../runtime/open_neuron.ts";
@@ -74,7 +75,7 @@ export async function openSession(files: readonly string[], options: SessionOpti
     neffs.push(await readNeff(file, isLarge(file) ? { retain: "definitions", onProgress: progress?.update } : {}));
   }
   const chosen = chooseDevice(neffs[0]!, options);
-  const neuron = openNeuron({ ...chosen, lnc: Math.min(LARGEST_LOGICAL_CORE, Math.max(1, ...neffs.map(({ subgraphs }) => subgraphs.length))) });
+  const neuron = openNeuron({ ...chosen, lnc: Math.min(LARGEST_LOGICAL_SIZE, Math.max(1, ...neffs.map(({ subgraphs }) => subgraphs.length))) });
   try {
     const logicalCore = coreOf(neuron, options.core);
     const before = snapshot(neuron, logicalCore);

@@ -9,7 +9,7 @@ import { fitAdvice, type FitDraft } from "./fit_advice.ts";
 import { type Demand, type PlannedModel, plannedModel, wantsOf } from "./fit_demand.ts";
 import { tensorItems } from "./footprint.ts";
 import { type FitCore, type FitHbm, type FitShortage, type Trial, tryDemand } from "./fit_trial.ts";
-import { instanceNamed, INSTANCES, type Machine, machineBytes, machineCores } from "./instances.ts";
+import { instanceNamed, INSTANCES, largestLogicalCore, type Machine, machineBytes, machineCores } from "./instances.ts";
 import { type ScratchpadMode, scratchpadMode } from "./scratchpad.ts";
 import type { ExtraMemory } from "./sizes.ts";
 
@@ -182,8 +182,10 @@ function otherPages(machine: Machine, { mode, lnc, models }: Demand): { readonly
 }
 
 function lncFor(machine: Machine, models: readonly PlannedModel[], { lnc }: FitOptions): { readonly lnc: number; readonly note: string | null } {
-  if (machine.architecture <= 2) return { lnc: 1, note: lnc === 2 ? `${machine.name} has logical cores of 1 physical core only` : null };
-  return { lnc: lnc ?? (models.length === 0 ? 2 : Math.max(...models.map(({ neff }) => Math.max(neff.subgraphs.length, neff.header.lncSize)))), note: null };
+  const largest = largestLogicalCore(machine);
+  if (largest === 1) return { lnc: 1, note: lnc === 2 ? `${machine.name} has logical cores of 1 physical core only` : null };
+  const needed = models.length === 0 ? largest : Math.max(...models.map(({ neff }) => Math.max(neff.subgraphs.length, neff.header.lncSize)));
+  return { lnc: lnc ?? Math.min(needed, largest), note: null };
 }
 
 function logicalCoresFor(options: FitOptions): number[] {

@@ -3,7 +3,7 @@ import { humanSize } from "../report/size.ts";
 import type { FitAnswer } from "./fit.ts";
 import type { PlannedModel } from "./fit_demand.ts";
 import type { FitHbm, FitLineName } from "./fit_trial.ts";
-import type { Machine } from "./instances.ts";
+import { largestLogicalCore, type Machine } from "./instances.ts";
 import { pageAdvice } from "./scratchpad.ts";
 
 /** An answer before its advice. */
@@ -31,7 +31,9 @@ function obstacleAdvice({ machine, models, lnc }: FitDraft): string[] {
   const wrong = models.find(({ neff }) => neff.target !== "*" && neff.target !== machine.target);
   if (wrong !== undefined) return [`Compile ${wrong.name} for ${machine.name}, or use an instance for ${wrong.neff.target}.`];
   const wide = models.find(({ plans }) => plans.length > lnc);
-  return wide === undefined ? [] : [`Set NEURON_LOGICAL_NC_CONFIG=${wide.plans.length}, or compile ${wide.name} with --lnc ${lnc}.`];
+  if (wide === undefined) return [];
+  const largest = largestLogicalCore(machine);
+  return [wide.plans.length <= largest ? `Set NEURON_LOGICAL_NC_CONFIG=${wide.plans.length}, or compile ${wide.name} with --lnc ${lnc}.` : `Compile ${wide.name} with --lnc ${largest} or less: ${machine.name} has no larger logical cores.`];
 }
 
 function shortageAdvice(draft: FitDraft): string[] {

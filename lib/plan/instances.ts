@@ -98,3 +98,8 @@ export function machineBytes(machine: Machine): number {
 export function machineCores(machine: Machine): number {
   return machine.devices * machine.coresPerDevice;
 }
+
+/** Physical cores of the largest logical core a machine can be set to: 1 where there are no others (inf1, inf2, trn1), else 2. */
+export function largestLogicalCore(machine: Machine): number {
+  return machine.architecture <= 2 ? 1 : 2;
+}

@@ -1,6 +1,8 @@
+import { Errno } from "./errno.ts";
 import { pinned } from "./memory.ts";
 import { native } from "./native.ts";
 import { syscalls } from "./syscalls.ts";
+import { writeU64 } from "./u64.ts";
 
 /**
  * Local stream sockets with abstract names: they need no file and vanish with
@@ -13,6 +15,7 @@ const SOCK_NONBLOCK = 0o4000;
 const SOCK_CLOEXEC = 0o2000000;
 const SOL_SOCKET = 1;
 const SO_PEERCRED = 17;
+const SO_RCVTIMEO = 20;
 const MSG_DONTWAIT = 0x40;
 const MSG_NOSIGNAL = 0x4000;
 /** Longest abstract name: `sun_path` less the leading NUL. */
@@ -72,6 +75,34 @@ export function receiveText(fd: number, wait: boolean): string | number {
   const memory = pinned(4096);
   const result = native().syscall(syscalls.recvfrom, fd, memory.address, memory.byteLength, wait ? 0 : MSG_DONTWAIT, 0, 0);
   return result < 0 ? result : new TextDecoder().decode(memory.bytes.subarray(0, result));
+}
+
+/** Makes receiving fail with EAGAIN after so many milliseconds without anything. */
+export function limitReceiving(fd: number, milliseconds: number): number {
+  const time = pinned(16);
+  writeU64(time.view, 0, Math.floor(milliseconds / 1000));
+  writeU64(time.view, 8, (milliseconds % 1000) * 1000);
+  return native().syscall(syscalls.setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, time.address, time.byteLength);
+}
+
+/** Sends all bytes at an address; never raises SIGPIPE. Returns `length`, or −errno. */
+export function sendAll(fd: number, address: number, length: number): number {
+  return moveAll(syscalls.sendto, fd, address, length, MSG_NOSIGNAL);
+}
+
+/** Receives exactly `length` bytes to an address, waiting for them. Returns `length`, less at the end of the stream, or −errno. */
+export function receiveAll(fd: number, address: number, length: number): number {
+  return moveAll(syscalls.recvfrom, fd, address, length, 0);
+}
+
+function moveAll(call: number, fd: number, address: number, length: number, flags: number): number {
+  for (let done = 0; done < length;) {
+    const moved = native().syscall(call, fd, address + done, length - done, flags, 0, 0);
+    if (moved === -Errno.EINTR) continue;
+    if (moved <= 0) return moved < 0 ? moved : done;
+    done += moved;
+  }
+  return length;
 }
 
 function withAddress(name: string, flags: number, use: (fd: number, address: number, length: number) => number): number {

@@ -14,6 +14,16 @@ export interface MappingInfo {
   readonly offset: number;
 }
 
+/** A request to issue, in a list. */
+export interface ListedRequest {
+  /** Descriptor of the node. */
+  readonly fd: number;
+  /** The 32-bit request number. */
+  readonly request: number;
+  /** Address of its argument. */
+  readonly address: number;
+}
+
 /**
  * A process that a runner makes issue the recorded calls: one of the fake in
  * this process, or a real one that runs a small client under the shim. Calls are
@@ -30,6 +40,12 @@ export interface Actor {
   dup(fd: number): number;
   /** `ioctl(2)`. The address may be anything below 2^64. */
   ioctl(fd: number, request: number, address: bigint): number;
+  /**
+   * Issues lists of requests, each list on a thread of its own and until its
+   * first result that is not 0. Returns the results of each list. Absent where
+   * requests are issued one by one.
+   */
+  issue?(lists: readonly (readonly ListedRequest[])[]): readonly (readonly number[])[];
   /** `mmap(2)`: an address, or −errno. */
   mmap(fd: number, length: number, protection: number, flags: number, offset: number): number;
   /** `munmap(2)`. */
@@ -71,6 +87,8 @@ export interface Actor {
 export interface Subject {
   /** The first process, privileged. */
   readonly first: Actor;
+  /** Whether its processes are real ones that call the kernel. */
+  readonly outOfProcess?: boolean;
   /** The text of a sysfs file, or −errno. */
   readText(path: string): string | number;
   /** Writes to a sysfs file: bytes written, or −errno. */

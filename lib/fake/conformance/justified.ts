@@ -1,13 +1,27 @@
 import type { Scenario, Step } from "./recording.ts";
 
+/** A step that did not come out as recorded. */
+export interface UnlikeStep {
+  /** Its scenario. */
+  readonly scenario: Scenario;
+  /** The step. */
+  readonly step: Step;
+  /** What differed. */
+  readonly difference: string;
+  /** Whether the fake refused the step, or one before it in a danger scenario. */
+  readonly refused: boolean;
+  /** Whether a real process called the kernel. */
+  readonly outOfProcess: boolean;
+}
+
 /** A difference that is right as it is, and why. */
 export interface Justification {
   /** Its name in reports. */
   readonly name: string;
   /** Why the difference is right. */
   readonly reason: string;
-  /** Whether it explains a difference. @param refused whether the fake refused the step, or one before it in a danger scenario */
-  readonly explains: (scenario: Scenario, step: Step, difference: string, refused: boolean) => boolean;
+  /** Whether it explains a difference. */
+  readonly explains: (unlike: UnlikeStep) => boolean;
 }
 
 /** All differences from the recordings that are allowed: everything else counts as different. */
@@ -15,11 +29,16 @@ export const justifications: readonly Justification[] = [
   {
     name: "refused-danger",
     reason: "The request would stop or corrupt a real kernel, or the scenario shows what does; the fake refuses it loudly instead, and what follows depends on it.",
-    explains: (scenario, _step, difference, refused) => difference.startsWith("refused: ") || (scenario.category === "danger" && refused),
+    explains: ({ scenario, difference, refused }) => difference.startsWith("refused: ") || (scenario.category === "danger" && refused),
+  },
+  {
+    name: "memory-file",
+    reason: "To the kernel, the node under the shim is a memory file: it seeks in it, and lets mappings of it grow, without asking anybody.",
+    explains: ({ step, difference, outOfProcess }) => outOfProcess && (step.op === "lseek" || step.op === "mremap") && difference.startsWith("ret 0 "),
   },
 ];
 
 /** The justification of a difference, or undefined. */
-export function justify(scenario: Scenario, step: Step, difference: string, refused: boolean): Justification | undefined {
-  return justifications.find((each) => each.explains(scenario, step, difference, refused));
+export function justify(unlike: UnlikeStep): Justification | undefined {
+  return justifications.find((each) => each.explains(unlike));
 }

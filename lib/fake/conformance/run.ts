@@ -1,6 +1,7 @@
 import { geometries } from "../../abi/architecture.ts";
 import { FakeAbort } from "../danger.ts";
 import type { Subject } from "./actor.ts";
+import type { FakeOptions } from "../options.ts";
 import { inProcessSubject } from "./in_process.ts";
 import { ioctlStep } from "./ioctl_step.ts";
 import { justify } from "./justified.ts";
@@ -50,10 +51,10 @@ export interface ReplayOptions {
   readonly stopAtDifference?: boolean;
 }
 
-/** A fake as the recordings need it: it keeps what freed memory held, and lets through what a recorded client did to others. */
-export function defaultSubject(recording: Recording, scenario: Scenario): Subject {
+/** A machine as the recordings need it: it keeps what freed memory held, and lets through what a recorded client did to others. */
+export function machineOptions(recording: Recording, scenario: Scenario): FakeOptions {
   const { version, device, module_parameters } = recording.driver;
-  return inProcessSubject({
+  return {
     product: device,
     driverVersion: version,
     devices: deviceCount(scenario),
@@ -61,8 +62,12 @@ export function defaultSubject(recording: Recording, scenario: Scenario): Subjec
     allow: ["foreignFree", "counterWrite", "shortCopy"],
     engine: scenario.dma_engine !== "absent",
     moduleParameters: { ...(module_parameters ?? { no_reset: 1 }), ...scenario.module_parameters },
-    careful: BAD_ADDRESSES.test(JSON.stringify(scenario.steps)),
-  });
+  };
+}
+
+/** A fake in this process. */
+export function defaultSubject(recording: Recording, scenario: Scenario): Subject {
+  return inProcessSubject({ ...machineOptions(recording, scenario), careful: BAD_ADDRESSES.test(JSON.stringify(scenario.steps)) });
 }
 
 /** What recordings call addresses that fault. */
@@ -73,7 +78,8 @@ export function replayScenario(recording: Recording, scenario: Scenario, options
   const subject = (options.subject ?? defaultSubject)(recording, scenario);
   try {
     const session = new Session(subject, recording, scenario, geometries[recording.driver.device].hostWindow);
-    for (let device = 0; device < deviceCount(scenario); device++) session.snapshots.set(`neuron${device}`, counters(session, `neuron${device}`));
+    const devices = scenario.steps.some(({ op }) => op === "sysfs-diff") ? deviceCount(scenario) : 0;
+    for (let device = 0; device < devices; device++) session.snapshots.set(`neuron${device}`, counters(session, `neuron${device}`));
     return replaySteps(session, options);
   } finally {
     subject.close();
@@ -93,7 +99,7 @@ function replaySteps(session: Session, options: ReplayOptions): ScenarioResult {
     watch();
     if (difference === undefined) continue;
     refused ||= difference.startsWith("refused: ");
-    const justification = justify(scenario, step, difference, refused);
+    const justification = justify({ scenario, step, difference, refused, outOfProcess: session.subject.outOfProcess === true });
     differences.push(
       justification === undefined
         ? { index, status: "different", difference }

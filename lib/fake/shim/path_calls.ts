@@ -60,6 +60,7 @@ function deviceBehind({ files, targets }: Serving, call: Listener, place: Place)
 
 /** Does `action` with a descriptor of the sysfs file at a place, and answers with its result. */
 function onSysfs(serving: Serving, call: Listener, path: string, flags: number, action: (fd: number) => number): true {
+  serving.targets.settle(call.tid);
   const fd = serving.sysfs.open(path, flags);
   if (fd < 0) return void call.answer(fd), true;
   const result = action(fd);
@@ -127,6 +128,7 @@ function openSysfs(serving: Serving, call: Listener, path: string, flags: number
     else call.answer(-Errno.EACCES);
     return true;
   }
+  serving.targets.settle(call.tid);
   const fd = serving.sysfs.open(path, flags & ~(O_CREAT | O_EXCL));
   if (fd < 0) return void call.answer(fd), true;
   call.inject(fd, (flags & OpenFlag.CLOEXEC) !== 0);

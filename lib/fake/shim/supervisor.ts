@@ -103,7 +103,8 @@ export class Supervisor {
 
   /** Carries out what was written to sysfs files. */
   #drain(): void {
-    this.#serving.writes.drain((tid, error) => this.#end(tid, error));
+    const { writes, targets } = this.#serving;
+    writes.drain(() => targets.settle(0), (tid, error) => this.#end(tid, error));
   }
 
   /** Ends: closes what is left. Targets that still run get ENOSYS from now on. */

@@ -31,7 +31,7 @@ export class SysfsWrites {
   open(call: Listener, path: string, closeOnExec: boolean): void {
     const mode = this.#machine.sysfs.mode(`/sys/${path}`);
     if (mode === undefined) return void call.answer(typeof this.#machine.list(`/sys/${path}`) === "number" ? -Errno.ENOENT : -Errno.EISDIR);
-    if ((mode & 0o222) === 0) return void call.answer(-Errno.EINVAL);
+    if ((mode & 0o222) === 0) return void call.answer(-Errno.EACCES);
     const pipe = openPipe();
     if (typeof pipe === "number") return void call.answer(pipe);
     const { tid } = call;
@@ -46,9 +46,14 @@ export class SysfsWrites {
     for (const { reader } of this.#writers) set.add(reader);
   }
 
-  /** Carries out what was written. @param failed told of a write that is refused loudly */
-  drain(failed: (tid: number, error: unknown) => void): void {
-    for (const writer of this.#writers) this.#drainOne(writer, failed);
+  /**
+   * Carries out what was written.
+   *
+   * @param settle brings the fake up to date first: the driver looks at who has a device open
+   * @param failed told of a write that is refused loudly
+   */
+  drain(settle: () => void, failed: (tid: number, error: unknown) => void): void {
+    for (const writer of this.#writers) this.#drainOne(writer, settle, failed);
   }
 
   /** Closes all pipes. */
@@ -57,7 +62,7 @@ export class SysfsWrites {
     this.#writers.clear();
   }
 
-  #drainOne(writer: Writer, failed: (tid: number, error: unknown) => void): void {
+  #drainOne(writer: Writer, settle: () => void, failed: (tid: number, error: unknown) => void): void {
     const length = native().read(writer.reader, this.#buffer.address, this.#buffer.byteLength);
     if (length === -Errno.EAGAIN) return;
     if (length <= 0) {
@@ -66,6 +71,7 @@ export class SysfsWrites {
       return;
     }
     try {
+      settle();
       this.#machine.writeText(writer.path, new TextDecoder().decode(this.#buffer.bytes.subarray(0, length)));
     } catch (error) {
       failed(writer.tid, error);

@@ -24,7 +24,7 @@ function machineOf(options: Readonly<Record<string, unknown>>): RunUnderFakeOpti
   const name = (options["arch"] ?? options["product"] ?? "trn2") as Product | Target;
   const given: Record<string, unknown> = {
     devices: options["devices"], driverVersion: options["driver"], hbmSize: options["hbmSize"], latency: options["latency"], seed: options["seed"],
-    machine: options["machine"], record: options["record"], faults: faultsOf(options["fault"] as readonly string[] | undefined),
+    machine: options["machine"], record: options["record"], sysfs: options["sysfs"], faults: faultsOf(options["fault"] as readonly string[] | undefined),
   };
   return {
     product: name in geometries ? name as Product : productOfTarget[name as Target],

@@ -228,6 +228,7 @@ function addFakeCommands(program: Command, wrap: Wrap): void {
     .addOption(new Option("--latency <time>", "how long every request takes, for example 200us").argParser(milliseconds))
     .addOption(new Option("--seed <N>", "for faults by chance").argParser(integer))
     .addOption(new Option("--record <file>", "write a log of all requests, which replay reads"))
+    .addOption(new Option("--sysfs <root>", "keep the driver's files below this directory, for mem, top and metrics outside"))
     .addOption(new Option("--machine <name>", "share a machine with other programs that name it"))
     .action(wrap(async () => (await import("./fake.ts")).fake));
   program.command("conformance <recording...>")

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,6 +7,7 @@ import { after, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { shimObstacle } from "../../lib/fake/shim/capability.ts";
 import type { ConformanceReport } from "../../lib/report/conformance_report.ts";
+import type { MemoryReport } from "../../lib/report/memory_report.ts";
 import type { LoadReport } from "../../lib/report/load_report.ts";
 import type { DeviceList } from "../../lib/runtime/device_list.ts";
 import { command, commandJson } from "../support/cli.ts";
@@ -61,6 +63,22 @@ test("host memory that the kernel refuses is told as host memory, not as HBM", {
   assert.match(ran.stderr, /hostMemory 1.*ENOMEM \(12\)/);
   assert.match(ran.stderr, /^hint: The kernel has no contiguous host memory of this size/m);
   assert.doesNotMatch(ran.stderr, /HBM/);
+});
+
+test("fake --sysfs keeps the driver's files current for programs outside", { skip, timeout: 30_000 }, async () => {
+  const sysfs = join(folder, "sys");
+  const running = spawn(self[0]!, [...self.slice(1), "fake", "--arch", "trn1", "--sysfs", sysfs, "--", ...self, "copy", "--size", "4MiB", "--mode", "mmap", "--time", "500", "--device", "0"], { stdio: "ignore" });
+  const ended = new Promise((resolve) => running.on("exit", resolve));
+  let used = 0;
+  while (running.exitCode === null && used === 0) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const { code, out } = await command("mem", "--sysfs", sysfs, "--json");
+    if (code === 0) used = (JSON.parse(out) as MemoryReport).devices[0]?.cores[0]?.device.usedBytes ?? 0;
+  }
+  assert.equal(used, 4 * 2 ** 20);
+  await ended;
+  const after = await commandJson<MemoryReport>("mem", "--sysfs", sysfs);
+  assert.equal(after.devices[0]?.cores[0]?.device.usedBytes, 0);
 });
 
 test("a recorded run is answered the same when it is replayed, and a changed log is noticed", { skip }, async () => {

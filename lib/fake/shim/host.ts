@@ -7,6 +7,7 @@ import { acceptConnection, peerOf, receiveText, sendText } from "../../../ffi/so
 import { errnoName } from "../../../ffi/errno.ts";
 import { createFake, type FakeMachine, type FakeOptions } from "../machine.ts";
 import { recordRequests } from "../recorder.ts";
+import type { SysfsExport } from "../sysfs.ts";
 import { Listener } from "./listener.ts";
 import { splitLines } from "./protocol.ts";
 import { targetClock } from "./waits.ts";
@@ -14,6 +15,8 @@ import { type Source, Supervisor } from "./supervisor.ts";
 
 /** How often the listener of a launcher is looked for, in milliseconds. */
 const SEEK_MS = 1;
+/** How often exported sysfs files are brought up to date, in milliseconds. */
+const REFRESH_MS = 100;
 
 /** A runner or a launcher that is connected. */
 interface Connection extends Source {
@@ -43,6 +46,8 @@ interface Program {
 export interface HostOptions extends FakeOptions {
   /** File to write a log of all requests to, for replaying. */
   readonly record?: string;
+  /** Directory that stands for `/sys`, in which the machine's files are kept for programs outside. */
+  readonly sysfs?: string;
 }
 
 /**
@@ -61,15 +66,17 @@ export function hostMachine(options: HostOptions, socket: number): void {
   }
 }
 
-function serveMachine({ record, ...options }: HostOptions, socket: number): void {
+function serveMachine({ record, sysfs, ...options }: HostOptions, socket: number): void {
   using machine = createFake({ ...options, clock: targetClock() });
   const log = record === undefined ? undefined : openSync(record, "w");
   if (log !== undefined) recordRequests(machine, options, (line) => void writeSync(log, `${line}\n`));
+  const files = sysfs === undefined ? undefined : machine.sysfs.export(sysfs);
   try {
-    new Host(machine, socket).run();
+    new Host(machine, socket, files).run();
   } finally {
     // What still runs ends in the log too.
     machine.close();
+    files?.refresh();
     if (log !== undefined) closeSync(log);
   }
 }
@@ -82,9 +89,13 @@ class Host {
   readonly #uid = process.getuid?.() ?? 0;
   readonly #socket: Source;
   #sources: readonly Source[] = [];
+  readonly #files: SysfsExport | undefined;
+  #refreshed = 0;
   #used = false;
 
-  constructor(machine: FakeMachine, socket: number) {
+  /** @param files to keep current while the machine is used */
+  constructor(machine: FakeMachine, socket: number, files?: SysfsExport) {
+    this.#files = files;
     this.#supervisor = new Supervisor(machine, {
       report: (message) => writeError(`neuron-dmem fake: ${message}\n`),
       gone: (listener) => this.#gone(listener),
@@ -105,7 +116,10 @@ class Host {
 
   #turn(): void {
     for (const launch of this.#launches) this.#seek(launch);
-    this.#supervisor.step(this.#sources, this.#launches.size > 0 ? SEEK_MS : -1);
+    this.#supervisor.step(this.#sources, this.#launches.size > 0 ? SEEK_MS : this.#files === undefined ? -1 : REFRESH_MS);
+    if (this.#files === undefined || Date.now() - this.#refreshed < REFRESH_MS) return;
+    this.#files.refresh();
+    this.#refreshed = Date.now();
   }
 
   #accept(): void {

@@ -38,6 +38,8 @@ export interface RunUnderFakeOptions extends FakeOptions {
   readonly machine?: string;
   /** File to write a log of all requests to, for `replayRequests`; written by the host of the machine. */
   readonly record?: string;
+  /** Directory that stands for `/sys`, in which the machine's files are kept for programs outside (`neuron-dmem mem --sysfs`). */
+  readonly sysfs?: string;
   /** Directory to start in; default the present one. */
   readonly cwd?: string;
   /** Environment; default this process's. */
@@ -76,9 +78,11 @@ export interface RunResult {
 export async function runUnderFake(command: readonly string[], options: RunUnderFakeOptions): Promise<RunResult> {
   if (command.length === 0) throw new ArgumentError("Cannot run a program under a fake: the command is empty");
   requireShim();
-  const { machine, cwd, env, stdio, started, clock: _clock, record, ...machineOptions } = options;
+  const { machine, cwd, env, stdio, started, clock: _clock, record, sysfs, ...machineOptions } = options;
   resolveOptions(machineOptions);
-  const fake: HostOptions = record === undefined ? machineOptions : { ...machineOptions, record: writable(record) };
+  const fake: HostOptions = {
+    ...machineOptions, ...(record === undefined ? {} : { record: writable(record) }), ...(sysfs === undefined ? {} : { sysfs: resolvePath(sysfs) }),
+  };
   const host = machine === undefined ? startThread(fake) : await joinMachine(machine, fake);
   const id = crypto.randomUUID();
   try {

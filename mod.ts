@@ -75,6 +75,14 @@ export * from "./lib/driver/mod.ts";
 // The fake, and the seam everything reaches a device through
 export { createFake, FakeMachine } from "./lib/fake/machine.ts";
 export type { FakeOptions } from "./lib/fake/options.ts";
+export { type Fault as FakeFault, parseFault, ProcessDied } from "./lib/fake/faults.ts";
+export { FakeAbort } from "./lib/fake/danger.ts";
+export { type Clock, realClock, virtualClock } from "./lib/fake/clock.ts";
+export { type LogSink, recordRequests, type ReplayResult as RequestReplay, replayRequests } from "./lib/fake/recorder.ts";
+export {
+  parseRecording, type Recording, replay as replayRecording, type ReplayOptions as RecordingReplayOptions, type ScenarioResult, type StepResult, summaryLine,
+  totalOf,
+} from "./lib/fake/conformance/run.ts";
 export { FakeProcess } from "./lib/fake/process.ts";
 export { type RunResult, runUnderFake, type RunUnderFakeOptions } from "./lib/fake/shim/run.ts";
 export { ShimError, shimObstacle } from "./lib/fake/shim/capability.ts";

@@ -9,6 +9,7 @@ import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 /** `conformance FILE…`: replays recordings of the driver on the fake. Exit code 1 when a step differs without a reason. */
 export async function conformance(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
   const json = options["json"] === true;
+  const outOfProcess = options["outOfProcess"] === true;
   const filter = filterOf(options);
   const files: RecordedFile[] = [];
   await using progress = await startCounter(terminal, { title: "replaying", unit: "scenarios", quiet: json });
@@ -16,7 +17,8 @@ export async function conformance(terminal: Terminal, args: readonly string[], o
   for (const file of args) {
     const recording = parseRecording(await readBytes(file), file);
     const scenarios: ScenarioResult[] = [];
-    for (const result of replay(recording, filter)) {
+    const results = outOfProcess ? (await import("../fake/conformance/remote_run.ts")).replayOutOfProcess(recording, filter) : replay(recording, filter);
+    for await (const result of results) {
       scenarios.push(result);
       progress.update(++done);
       // Signals are looked at between scenarios.
@@ -28,7 +30,7 @@ export async function conformance(terminal: Terminal, args: readonly string[], o
   progress.stop();
   const totals = totalOf(files.flatMap(({ scenarios }) => scenarios));
   const report: ConformanceReport = {
-    outOfProcess: options["outOfProcess"] === true, files, totals, justifications: reasonsOf(justifications), summary: summaryLine(totals),
+    outOfProcess, files, totals, justifications: reasonsOf(justifications), summary: summaryLine(totals),
   };
   if (totals.steps === 0) throw new UsageError("Cannot compare anything: no scenario was chosen", { hint: "Check --scenario and --category." });
   if (json) printJson(terminal, report);

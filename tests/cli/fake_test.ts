@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,6 +17,8 @@ const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-fake-"));
 after(() => rmSync(folder, { recursive: true }));
 const obstacle = shimObstacle();
 const skip = obstacle === undefined ? false : `programs cannot be run under a fake here: ${obstacle}`;
+const hasClient = [process.env["CC"] ?? "cc", "python3"].some((program) => spawnSync(program, ["--version"]).status === 0);
+const skipClient = hasClient ? false : "there is neither a C compiler nor Python 3";
 /** This command line as a program to run under itself. */
 const self = "Deno" in globalThis ? [process.execPath, "run", "-A", "--no-check", "lib/cli/main.ts"] : [process.execPath, "lib/cli/main.ts"];
 
@@ -131,6 +133,16 @@ test("conformance counts steps, prints the summary last, and ends with 1 when a 
   const none = await command("conformance", "README.md");
   assert.equal(none.code, 1);
   assert.match(none.err, /^error: Cannot read README\.md/);
+});
+
+test("conformance --out-of-process gets the same answers from real processes under the fake", { skip: skip || skipClient, timeout: 60_000 }, async () => {
+  const { code, out, err } = await command("conformance", "tests/golden/conformance/driver-2.24.7-trn1.json.gz", "--category", "free", "--out-of-process", "--json");
+  const report = JSON.parse(out === "" ? "{}" : out) as ConformanceReport;
+  assert.equal(code, 0, err);
+  assert.equal(report.outOfProcess, true);
+  const inside = await commandJson<ConformanceReport>("conformance", "tests/golden/conformance/driver-2.24.7-trn1.json.gz", "--category", "free");
+  assert.deepEqual(report.totals, inside.totals);
+  assert.ok(report.totals.steps > 20);
 });
 
 test("conformance replays a recording of the driver", () => {

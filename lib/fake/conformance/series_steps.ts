@@ -1,7 +1,6 @@
 import { openFlags } from "./flags.ts";
 import type { Difference } from "./ioctl_step.ts";
-import { requests } from "../../abi/requests.ts";
-import { prepareArgument, type Prepared } from "./arguments.ts";
+import { AllocationSlots, Allocator } from "./allocations.ts";
 import { MapFlag, Protection } from "../../../ffi/native.ts";
 import type { Step, Value } from "./recording.ts";
 import { integer, outcome, sameErrno, type Session } from "./session.ts";
@@ -10,53 +9,8 @@ const PAGE = 4096;
 const SCRATCHPAD = 19;
 /** More allocations than any HBM has pages for: the end of a series that should have ended. */
 const SERIES_LIMIT = 5_000_000;
-
-/** Issues one kind of allocation again and again from one argument. */
-class Allocator {
-  readonly #session: Session;
-  readonly #step: Step;
-  readonly #prepared: Prepared;
-  readonly #fd: number;
-  readonly #word = new Uint8Array(4);
-
-  constructor(session: Session, step: Step, given: Readonly<Record<string, Value>>) {
-    this.#session = session;
-    this.#step = step;
-    this.#fd = session.descriptor(step.proc, step.fd);
-    const fields = { align: 0, host_memory: 0, dram_channel: 0, dram_region: 0, nc_id: 0, mem_type: 9, ...given };
-    this.#prepared = prepareArgument(session, { op: "ioctl", proc: step.proc, name: "MEM_ALLOC_V2MT64", in: fields }, requests.MEM_ALLOC_V2MT64.request);
-  }
-
-  /** Changes the HBM of the next allocation. */
-  onHbm(hbm: number): void {
-    new DataView(this.#word.buffer).setUint32(0, hbm, true);
-    const place = this.#prepared.layout.place("dram_channel")!;
-    this.#session.actor(this.#step.proc).store(Number(this.#prepared.address) + place.offset, this.#word);
-  }
-
-  /** Allocates once. Returns the handle, or the negative result. */
-  allocate(): number {
-    const actor = this.#session.actor(this.#step.proc);
-    const result = actor.ioctl(this.#fd, requests.MEM_ALLOC_V2MT64.request, this.#prepared.address);
-    return result !== 0 ? result : u64Of(actor.load(this.#prepared.pointees.get("mem_handle")!, 8)!);
-  }
-
-  /** The address of a handle. */
-  addressOf(handle: number): number {
-    const actor = this.#session.actor(this.#step.proc);
-    const info = actor.area(64, "unmapped");
-    const ask = new DataView(new ArrayBuffer(16));
-    ask.setBigUint64(0, BigInt(handle), true);
-    ask.setBigUint64(8, BigInt(info + 16), true);
-    actor.store(info, new Uint8Array(ask.buffer));
-    const result = actor.ioctl(this.#fd, requests.MEM_GET_PA.request, BigInt(info));
-    return result === 0 ? u64Of(actor.load(info + 16, 8)!) : -1;
-  }
-}
-
-function u64Of(bytes: Uint8Array): number {
-  return Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
-}
+/** Requests in a list, for each of the slots it goes through. */
+const LIST_LENGTH = 2048;
 
 interface Series {
   succeeded: number;
@@ -124,8 +78,24 @@ function growTable(session: Session, step: Step): Difference {
 /** Scratchpad pages, alternating over the HBMs, until no handle is left. */
 function exhaustHandles(session: Session, step: Step): Difference {
   const hbms = session.recording.driver.device === "trn2" || session.recording.driver.device === "trn3" ? 4 : 2;
-  const state = series(new Allocator(session, step, { size: PAGE, mem_type: SCRATCHPAD }), () => false, { hbms });
+  const given = { size: PAGE, mem_type: SCRATCHPAD };
+  const state = session.actor(step.proc).issue === undefined
+    ? series(new Allocator(session, step, given), () => false, { hbms })
+    : listedSeries(session, step, new AllocationSlots(session, step, hbms, (slot) => ({ ...given, dram_channel: slot })), hbms);
   return compare(step, state.result, { succeeded: state.succeeded, last_handle: hex(state.lastHandle) });
+}
+
+/** Allocates into slots in turn until a call fails, a list at a time. */
+function listedSeries(session: Session, step: Step, slots: AllocationSlots, count: number): Pick<Series, "succeeded" | "lastHandle" | "result"> {
+  const list = Array.from({ length: LIST_LENGTH * count }, (_, index) => slots.allocate(index % count));
+  let succeeded = 0;
+  let result = 0;
+  while (result === 0 && succeeded < SERIES_LIMIT) {
+    const [results] = session.actor(step.proc).issue!([list]);
+    result = results!.at(-1)!;
+    succeeded += results!.length - (result === 0 ? 0 : 1);
+  }
+  return { succeeded, result, lastHandle: slots.handle((succeeded - 1) % count) };
 }
 
 /** `repeat-mmap`: the last chunk of the scenario mapped again and again. */
@@ -160,38 +130,66 @@ export function repeatOpen(session: Session, step: Step): Difference {
   return step.ret === undefined ? undefined : compare({ ...step, out: {} }, Math.min(result, 0), {});
 }
 
-/** `threads`: what four threads did at once, one after the other; only sums are compared. */
+/** What the threads of a `threads` step do. */
+interface ThreadsShape {
+  /** Number of threads. */
+  readonly count: number;
+  /** How often each allocates and frees. */
+  readonly rounds: number;
+  /** How many chunks each time. */
+  readonly each: number;
+  /** How many it allocates and keeps in the end. */
+  readonly kept: number;
+}
+
+/** `threads`: what four threads did at once; only sums are compared. Where there are no threads, one after the other. */
 export function threads(session: Session, step: Step): Difference {
   const shape = /(\d+) threads: (\d+) x \((\d+) allocations, \d+ frees\), then each keeps (\d+) chunks/.exec(String(step.in?.["note"] ?? ""));
   if (shape === null) return "cannot tell what the threads did";
   const [count, rounds, each, kept] = shape.slice(1).map(Number) as [number, number, number, number];
-  let failures = 0;
-  let handles = 0;
-  let addresses = 0;
-  const allocate = () => {
-    const allocator = new Allocator(session, step, { size: PAGE });
-    const handle = allocator.allocate();
-    if (handle < 0) failures++;
-    return { handle, pa: handle < 0 ? -1 : allocator.addressOf(handle) };
+  const issued = session.actor(step.proc).issue === undefined ? inTurn : atOnce;
+  const { failures, handles } = issued(session, step, { count, rounds, each, kept });
+  const allocator = new Allocator(session, step, { size: PAGE });
+  const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
+  const actual: Readonly<Record<string, Value>> = {
+    failures, sum_of_handles: hex(sum(handles)), sum_of_pas: hex(sum(handles.map((handle) => allocator.addressOf(handle)))),
   };
-  for (let thread = 0; thread < count; thread++) {
-    for (let round = 0; round < rounds; round++) {
-      const made = Array.from({ length: each }, allocate);
-      for (const chunk of made) if (chunk.handle >= 0 && free(session, step, chunk.handle) !== 0) failures++;
-    }
-    for (let index = 0; index < kept; index++) {
-      const made = allocate();
-      if (made.handle < 0) continue;
-      handles += made.handle;
-      addresses += made.pa;
-    }
-  }
-  const actual: Readonly<Record<string, Value>> = { failures, sum_of_handles: hex(handles), sum_of_pas: hex(addresses) };
   return compare({ ...step, ret: 0, errno: null }, 0, actual);
 }
 
-function free(session: Session, step: Step, handle: number): number {
-  const { request } = requests.MEM_FREE;
-  const prepared = prepareArgument(session, { op: "ioctl", proc: step.proc, name: "MEM_FREE", in: { mem_handle: handle } }, request);
-  return session.actor(step.proc).ioctl(session.descriptor(step.proc, step.fd), request, prepared.address);
+/** Failed requests, and the handles that were kept. */
+interface Issued {
+  readonly failures: number;
+  readonly handles: readonly number[];
+}
+
+function atOnce(session: Session, step: Step, { count, rounds, each, kept }: ThreadsShape): Issued {
+  const room = Math.max(each, kept);
+  const slots = new AllocationSlots(session, step, count * room, () => ({ size: PAGE }));
+  const lists = Array.from({ length: count }, (_, thread) => {
+    const places = Array.from({ length: room }, (_, index) => thread * room + index);
+    const round = [...places.slice(0, each).map((slot) => slots.allocate(slot)), ...places.slice(0, each).map((slot) => slots.free(slot))];
+    return [...Array.from({ length: rounds }, () => round).flat(), ...places.slice(0, kept).map((slot) => slots.allocate(slot))];
+  });
+  const results = session.actor(step.proc).issue!(lists);
+  const failures = results.reduce((sum, { length }, thread) => sum + lists[thread]!.length - length, 0) + results.filter((list) => list.at(-1) !== 0).length;
+  return { failures, handles: lists.flatMap((_, thread) => Array.from({ length: kept }, (_, index) => slots.handle(thread * room + index))) };
+}
+
+function inTurn(session: Session, step: Step, { count, rounds, each, kept }: ThreadsShape): Issued {
+  const allocator = new Allocator(session, step, { size: PAGE });
+  const handles: number[] = [];
+  let failures = 0;
+  const allocate = () => {
+    const handle = allocator.allocate();
+    if (handle < 0) failures++;
+    return handle;
+  };
+  for (let thread = 0; thread < count; thread++) {
+    for (let round = 0; round < rounds; round++) {
+      for (const handle of Array.from({ length: each }, allocate)) if (handle >= 0 && allocator.free(handle) !== 0) failures++;
+    }
+    handles.push(...Array.from({ length: kept }, allocate).filter((handle) => handle >= 0));
+  }
+  return { failures, handles };
 }

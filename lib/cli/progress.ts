@@ -68,6 +68,10 @@ function drawnProgress(bar: SingleBar, { title, unit }: ProgressOptions): Progre
     phase: (next) => {
       title = next;
       begun = Date.now();
+      payload = payloadOf(unit, title, { done: 0, total: bar.getTotal(), seconds: 0 });
+      bar.update(0, payload);
+      // At once: what comes may keep the timer from drawing for a while.
+      bar.render();
     },
     stop,
     [Symbol.asyncDispose]: async () => stop(),

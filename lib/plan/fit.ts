@@ -47,6 +47,10 @@ export interface FitAnswer {
   readonly instance: string;
   /** Where the machine's numbers come from. */
   readonly source: string;
+  /** Devices of the machine. */
+  readonly devices: number;
+  /** Device memory of the whole machine in bytes. */
+  readonly memoryBytes: number;
   readonly lnc: number;
   readonly logicalCores: readonly number[];
   readonly scratchpad: ScratchpadMode;
@@ -137,7 +141,7 @@ function answerOn(machine: Machine, models: readonly PlannedModel[], options: Fi
   const logicalCores = logicalCoresFor(options);
   const mode = modeFor(machine, lnc, options);
   const notes = notesFor(models, mode, note);
-  const base = { instance: machine.name, source: machine.source, machine, lnc, logicalCores, scratchpad: mode, models, notes };
+  const base = { instance: machine.name, source: machine.source, devices: machine.devices, memoryBytes: machineBytes(machine), machine, lnc, logicalCores, scratchpad: mode, models, notes };
   const obstacle = obstacleFor(machine, models, { lnc, logicalCores });
   if (obstacle !== null) return { ...base, verdict: "does-not-fit", onlyBy: null, obstacle, margin: 0, shortage: null, hbms: [], cores: [], largestPrivateBytes: 0, fitsAlone: false };
   const demand: Demand = { models, logicalCores, lnc, mode, extra: extraFor(options), profile: options.profile ?? false, runtime: runtimeFor(machine, options) };

@@ -37,7 +37,7 @@ export interface FitHbm {
   readonly marginBytes: number;
   /** Largest single allocation that still finds room, 0 when something did not fit. */
   readonly largestFreeBytes: number;
-  /** Bytes that only found room in another core's region (inf1). */
+  /** Bytes that only found room in another core's region (inf1); 0 when something found none at all. */
   readonly spilledBytes: number;
 }
 
@@ -159,7 +159,7 @@ function describe(placing: Placing, hbm: number): FitHbm {
     limitBytes: machine.hbmBytes,
     marginBytes,
     largestFreeBytes: placing.short.has(hbm) ? 0 : spaceOf(placing, hbm).largestFreeBytes,
-    spilledBytes: machine.borrows ? Math.max(0, -marginBytes) : 0,
+    spilledBytes: machine.borrows && !placing.short.has(hbm) ? Math.max(0, -marginBytes) : 0,
   };
 }
 

@@ -39,11 +39,11 @@ export function fitText(answer: FitAnswer, options: { readonly emphasis: Emphasi
 /** All instance types as a table, and the smallest that fits. */
 export function fitAllText(report: FitAllReport, emphasis: Emphasis): string {
   const rows = report.answers.map((answer) => [
-    answer.instance, VERDICTS[answer.verdict](emphasis), String(answer.lnc), answer.obstacle === null ? marginText(answer.margin) : "–", reason(answer),
+    answer.instance, humanSize(answer.memoryBytes), VERDICTS[answer.verdict](emphasis), String(answer.lnc), answer.obstacle === null ? marginText(answer.margin) : "–", reason(answer),
   ]);
   const last = report.smallest === null ? emphasis.bad("no instance type of the table fits it") : emphasis.good(`the smallest instance type that fits is ${report.smallest}`);
   if (rows.length === 0) return last;
-  return [table([{ title: "instance" }, { title: "fits" }, { title: "LNC" }, { title: "margin", align: "right" }, { title: "why" }], rows, emphasis), "", last].join("\n");
+  return [table([{ title: "instance" }, { title: "memory", align: "right" }, { title: "fits" }, { title: "LNC" }, { title: "margin", align: "right" }, { title: "why" }], rows, emphasis), "", last].join("\n");
 }
 
 const VERDICTS: Readonly<Record<FitAnswer["verdict"], (emphasis: Emphasis) => string>> = {
@@ -60,10 +60,10 @@ function verdictLine(answer: FitAnswer, { good, bad, bold }: Emphasis): string {
   return bad(`does not fit on ${instance}${margin < 0 ? `, short of ${humanSize(-margin)}` : ""}`);
 }
 
-function setting({ lnc, logicalCores, scratchpad, source }: FitAnswer): string {
+function setting({ lnc, logicalCores, scratchpad, source, devices, memoryBytes }: FitAnswer): string {
   const page = `${humanSize(scratchpad.pageBytes)} pages${scratchpad.contiguous ? ", contiguous" : ""}`;
   const cores = logicalCores.length === 1 ? `logical core ${logicalCores[0]}` : `logical cores ${logicalCores.join(" ")}`;
-  return `LNC ${lnc}, ${cores}, scratchpad ${page}; machine from ${source}`;
+  return `LNC ${lnc}, ${cores}, scratchpad ${page}; ${devices === 1 ? "1 device" : `${devices} devices`} with ${humanSize(memoryBytes)} from ${source}`;
 }
 
 interface Style extends TableStyle {

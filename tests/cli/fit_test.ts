@@ -113,8 +113,8 @@ test("fit --need finds the smallest instance type without a file", async () => {
   assert.ok(fitting.includes("inf2.24xlarge"));
   assert.ok(!fitting.includes("inf2.xlarge") && !fitting.includes("trn2.3xlarge"));
   const text = (await command("fit", "--need", "140GiB", "--tp", "12", "--all-instances")).out;
-  assert.match(text, /^instance +fits +LNC +margin +why$/m);
-  assert.match(text, /^inf2\.24xlarge +yes +1 +\d/m);
+  assert.match(text, /^instance +memory +fits +LNC +margin +why$/m);
+  assert.match(text, /^inf2\.24xlarge +192 GiB +yes +1 +\d/m);
   assert.equal((await command("fit", "--need", "8TiB", "--all-instances")).code, 1);
 });
 

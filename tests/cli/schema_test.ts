@@ -46,7 +46,7 @@ async function checkCommand(file: string, ...argv: readonly string[]): Promise<v
 
 const SAMPLES = ["samples/mlp.neff", "samples/attention_lnc2.neff", "samples/every_type.neff"];
 
-test("what every command prints is of the shape its schema says, and of no other", async () => {
+test("what every command prints is of the shape its schema says, and of no other", { timeout: 60_000 }, async () => {
   const covered = new Set<string>();
   const run = async (file: string, ...argv: readonly string[]): Promise<void> => {
     covered.add(file);

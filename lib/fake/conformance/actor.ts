@@ -89,6 +89,8 @@ export interface Subject {
   readonly first: Actor;
   /** Whether its processes are real ones that call the kernel. */
   readonly outOfProcess?: boolean;
+  /** Whether the first process may do what root may; default true. */
+  readonly privileged?: boolean;
   /** The text of a sysfs file, or −errno. */
   readText(path: string): string | number;
   /** Writes to a sysfs file: bytes written, or −errno. */

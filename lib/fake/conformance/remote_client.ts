@@ -1,9 +1,14 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { Errno, errnoName } from "../../../ffi/errno.ts";
+import { MemfdFlag, native } from "../../../ffi/native.ts";
 import { ShimError, shimObstacle } from "../shim/capability.ts";
+
+/** `MFD_EXEC`: the file may be executed. */
+const MFD_EXEC = 0x10;
 
 /** The language of the program that makes recorded calls out of process. */
 export type ClientLanguage = "c" | "python";
@@ -39,15 +44,30 @@ function unable(reason: string, hint: string): ShimError {
   return new ShimError(`Cannot replay out of process: ${reason}`, { hint });
 }
 
+/** The C client, compiled into memory: nothing is left behind, however this process ends. */
 function compiled(): RemoteClient | string {
   const compiler = process.env["CC"] ?? "cc";
   const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-client-"));
-  const program = join(folder, "client");
-  const remove = () => rmSync(folder, { recursive: true, force: true });
-  const { status, error, stderr } = spawnSync(compiler, ["-O1", "-pthread", "-o", program, sourceOf("client.c")], { encoding: "utf8" });
-  if (status === 0) return { language: "c", command: [program], [Symbol.dispose]: remove };
-  remove();
-  return error === undefined ? `${compiler} failed: ${String(stderr).trim().split("\n")[0]}` : `there is no C compiler ${compiler}`;
+  try {
+    const program = join(folder, "client");
+    const { status, error, stderr } = spawnSync(compiler, ["-O1", "-pthread", "-o", program, sourceOf("client.c")], { encoding: "utf8" });
+    if (error !== undefined) return `there is no C compiler ${compiler}`;
+    if (status !== 0) return `${compiler} failed: ${String(stderr).trim().split("\n")[0]}`;
+    const fd = inMemory(readFileSync(program));
+    if (fd < 0) return `programs cannot be run from memory (memfd_create: ${errnoName(-fd)})`;
+    return { language: "c", command: [`/proc/${process.pid}/fd/${fd}`], [Symbol.dispose]: () => void native().close(fd) };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** A descriptor of a program in memory, or −errno. */
+function inMemory(program: Uint8Array): number {
+  // Linux before 6.3 has no such flag, and needs none.
+  let fd = native().memfdCreate("neuron-dmem-client", MemfdFlag.CLOEXEC | MFD_EXEC);
+  if (fd === -Errno.EINVAL) fd = native().memfdCreate("neuron-dmem-client", MemfdFlag.CLOEXEC);
+  if (fd >= 0) writeFileSync(`/proc/self/fd/${fd}`, program);
+  return fd;
 }
 
 function interpreted(): RemoteClient | string {

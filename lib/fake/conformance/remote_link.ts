@@ -2,7 +2,7 @@ import { Errno, errnoName } from "../../../ffi/errno.ts";
 import { NeuronError } from "../../../ffi/error.ts";
 import { addressOf, pinned } from "../../../ffi/memory.ts";
 import { native } from "../../../ffi/native.ts";
-import { pidfdOpen, PollSet, readProcess, writeProcess } from "../../../ffi/process.ts";
+import { pidfdOpen, pidfdSendSignal, PollSet, readProcess, writeProcess } from "../../../ffi/process.ts";
 import { limitReceiving, receiveAll, sendAll } from "../../../ffi/socket.ts";
 import { type SyscallName, syscalls } from "../../../ffi/syscalls.ts";
 import { readI64, writeI64 } from "../../../ffi/u64.ts";
@@ -19,6 +19,7 @@ const END_MS = 10_000;
 /** Most bytes that a client loads or stores at once. */
 const PIECE_BYTES = 65536;
 const SIGABRT = 6;
+const SIGKILL = 9;
 const CLOEXEC_FLAG = 1;
 
 /** A connection to a client process: it does what it is told, and answers. */
@@ -120,11 +121,12 @@ export class RemoteLink {
     this.close();
   }
 
-  /** Closes the connection: the process ends. A second call does nothing. */
+  /** Ends the process, if it still runs. A second call does nothing. */
   close(): void {
     if (!this.#open) return;
     this.#open = false;
     native().close(this.#socket);
+    pidfdSendSignal(this.#pidfd, SIGKILL);
     if (this.#pidfd >= 0) native().close(this.#pidfd);
   }
 
@@ -157,8 +159,9 @@ export class RemoteLink {
 
   #checkReceived(received: number, wanted: number): void {
     if (received === wanted) return;
-    if (received === -Errno.EAGAIN) throw new NeuronError(`Cannot go on: process ${this.pid} has not answered for ${ANSWER_MS / 1000} s`);
-    this.#lost();
+    if (received !== -Errno.EAGAIN) this.#lost();
+    this.close();
+    throw new NeuronError(`Cannot go on: process ${this.pid} has not answered for ${ANSWER_MS / 1000} s`);
   }
 
   #moved(moved: number, wanted: number, what: string): void {

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { Errno } from "../../../ffi/errno.ts";
 import { NeuronError } from "../../../ffi/error.ts";
 import { pinned } from "../../../ffi/memory.ts";
@@ -25,6 +26,7 @@ const LOOK = 1 | 4 | 0x1000000;
 const SIGINFO_BYTES = 128;
 const SIGINFO = { code: 8, status: 24 } as const;
 const CLD_EXITED = 1;
+const CAP_SYS_RAWIO = 17n;
 
 /** A fresh machine whose processes are real ones. */
 export interface RemoteSubject extends Subject {
@@ -47,6 +49,7 @@ export async function startSubject(client: RemoteClient, options: FakeOptions): 
   let pid = 0;
   const ended = runUnderFake([...client.command, name], {
     ...options,
+    forwardSignals: false,
     stdio: ["ignore", "ignore", "pipe"],
     started(child) {
       pid = child.pid ?? 0;
@@ -85,12 +88,20 @@ function subjectOf(link: RemoteLink, listening: number, ended: Promise<unknown>)
   return {
     first,
     outOfProcess: true,
+    privileged: isPrivileged(link.pid),
     readText: (path) => observer.readText(path),
     writeText: (path, text) => observer.writeText(path, text),
     tree: (directory) => observer.tree(directory),
     close: () => links.forEach((each) => each.close()),
     ended,
   };
+}
+
+/** Whether a process is root and may map raw memory. */
+function isPrivileged(pid: number): boolean {
+  const status = readFileSync(`/proc/${pid}/status`, "latin1");
+  const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)/m.exec(status)?.[1] ?? "0"}`);
+  return /^Uid:\s+\d+\s+0\s/m.test(status) && (effective >> CAP_SYS_RAWIO & 1n) === 1n;
 }
 
 /** The connection of a child that was forked. */

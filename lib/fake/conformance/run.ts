@@ -4,7 +4,7 @@ import type { Subject } from "./actor.ts";
 import type { FakeOptions } from "../options.ts";
 import { inProcessSubject } from "./in_process.ts";
 import { ioctlStep } from "./ioctl_step.ts";
-import { justify } from "./justified.ts";
+import { isDenied, justify } from "./justified.ts";
 import { counters, otherSteps, watchCounters } from "./other_steps.ts";
 import { deviceCount, type Recording, type Scenario, type Step } from "./recording.ts";
 import { repeatAlloc, repeatMmap, repeatOpen, threads } from "./series_steps.ts";
@@ -87,11 +87,12 @@ export function replayScenario(recording: Recording, scenario: Scenario, options
 }
 
 function replaySteps(session: Session, options: ReplayOptions): ScenarioResult {
-  const { scenario } = session;
+  const { scenario, subject: { outOfProcess, privileged } } = session;
   const differences: StepResult[] = [];
   const watch = watchCounters(session);
   let steps = 0;
   let refused = false;
+  let denied = false;
   for (const [index, step] of scenario.steps.entries()) {
     if (step.op === "note") continue;
     steps++;
@@ -99,7 +100,8 @@ function replaySteps(session: Session, options: ReplayOptions): ScenarioResult {
     watch();
     if (difference === undefined) continue;
     refused ||= difference.startsWith("refused: ");
-    const justification = justify({ scenario, step, difference, refused, outOfProcess: session.subject.outOfProcess === true });
+    denied ||= privileged === false && isDenied(step, difference);
+    const justification = justify({ scenario, step, difference, refused, denied, outOfProcess: outOfProcess === true });
     differences.push(
       justification === undefined
         ? { index, status: "different", difference }

@@ -46,6 +46,8 @@ export interface RunUnderFakeOptions extends FakeOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** What the program's standard descriptors are, as for `node:child_process`; default `"inherit"`. */
   readonly stdio?: "inherit" | readonly ("inherit" | "ignore" | "pipe" | number)[];
+  /** Whether signals to this process are passed on to the program; default true. Without it they do here what they do to any process. */
+  readonly forwardSignals?: boolean;
   /** Called with the running process, for its streams and to send it signals. */
   readonly started?: (child: ReturnType<typeof spawn>) => void;
 }
@@ -78,7 +80,7 @@ export interface RunResult {
 export async function runUnderFake(command: readonly string[], options: RunUnderFakeOptions): Promise<RunResult> {
   if (command.length === 0) throw new ArgumentError("Cannot run a program under a fake: the command is empty");
   requireShim();
-  const { machine, cwd, env, stdio, started, clock: _clock, record, sysfs, ...machineOptions } = options;
+  const { machine, cwd, env, stdio, started, forwardSignals, clock: _clock, record, sysfs, ...machineOptions } = options;
   resolveOptions(machineOptions);
   const fake: HostOptions = {
     ...machineOptions, ...(record === undefined ? {} : { record: writable(record) }), ...(sysfs === undefined ? {} : { sysfs: resolvePath(sysfs) }),
@@ -87,7 +89,7 @@ export async function runUnderFake(command: readonly string[], options: RunUnder
   const id = crypto.randomUUID();
   try {
     sendText(host.connection, `run ${id}\n`);
-    const result = await runProgram(host, [host.socket, id, cwd ?? process.cwd(), ...command], { env, stdio, started });
+    const result = await runProgram(host, [host.socket, id, cwd ?? process.cwd(), ...command], { env, stdio, started, forwardSignals });
     sendText(host.connection, "ended\n");
     await untilGone(host.connection);
     return result;
@@ -163,10 +165,10 @@ function runtimeCommand(file: string): readonly string[] {
 }
 
 /** The part of the options that the program's process is made from. */
-type ProgramOptions = { readonly [Name in "env" | "stdio" | "started"]: RunUnderFakeOptions[Name] | undefined };
+type ProgramOptions = { readonly [Name in "env" | "stdio" | "started" | "forwardSignals"]: RunUnderFakeOptions[Name] | undefined };
 
 function runProgram(
-  host: Host, launchArguments: readonly string[], { env, stdio, started }: ProgramOptions,
+  host: Host, launchArguments: readonly string[], { env, stdio, started, forwardSignals }: ProgramOptions,
 ): Promise<RunResult> {
   const [file, ...flags] = runtimeCommand("./launch.ts");
   const child = spawn(file!, [...flags, ...launchArguments], {
@@ -176,7 +178,7 @@ function runProgram(
   });
   // Not child.kill: on Deno the exit is then reported as that signal, whatever the program makes of it.
   const send = (signal: NodeJS.Signals) => void (child.exitCode === null && child.signalCode === null && process.kill(child.pid!, signal));
-  const stopForwarding = forwardSignals(send);
+  const stopForwarding = forwardSignals === false ? () => {} : passSignalsOn(send);
   const stopWatching = watchHost(host.connection, () => send("SIGKILL"));
   started?.(child);
   return new Promise<RunResult>((resolve, reject) => {
@@ -189,7 +191,7 @@ function runProgram(
 }
 
 /** Passes signals on to the program; those a terminal sends to the whole group only when there is no terminal. */
-function forwardSignals(send: (signal: NodeJS.Signals) => void): () => void {
+function passSignalsOn(send: (signal: NodeJS.Signals) => void): () => void {
   const terminal = process.stdin.isTTY === true || process.stdout.isTTY === true || process.stderr.isTTY === true;
   const handlers = [
     ...FORWARDED.map((signal) => [signal, () => send(signal)] as const),

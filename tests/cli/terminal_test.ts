@@ -39,7 +39,8 @@ test("what commands print at 80 and 200 columns is what was kept", async () => {
   try {
     for (const [name, argv] of Object.entries(GOLDEN)) {
       for (const columns of [80, 200]) {
-        const { out } = await commandOn({ columns }, ...argv);
+        // The uuid follows from every byte of the sample, which is not what is looked at here.
+        const out = (await commandOn({ columns }, ...argv)).out.replace(/uuid [0-9a-f]{32}/, "uuid …");
         const file = `tests/golden/cli/${name}-${columns}.txt`;
         if (process.env["UPDATE_GOLDEN"] !== undefined) writeFileSync(file, `${out}\n`);
         assert.equal(`${out}\n`, readFileSync(file, "utf8"), `${file}: UPDATE_GOLDEN=1 writes it anew`);

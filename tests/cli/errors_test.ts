@@ -14,8 +14,9 @@ const documented: readonly string[] = readFileSync("docs/errors.md", "utf8").spl
   .filter((line) => line.startsWith("| `")).flatMap((line) => line.split(" | ")[0]!.slice(2).split("<br>").map((code) => code.trim().replace(/^`|`$/g, "")));
 
 /** Texts in the source: literals, with `…` for what is put in. */
-const literals: readonly string[] = ["ffi", "lib"].flatMap((root) =>
-  readdirSync(root, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts")).flatMap((name) => textsOf(`${root}/${name}`)));
+const literals: readonly string[] = [...new Set(["ffi", "lib"].flatMap((root) =>
+  readdirSync(root, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts")).flatMap((name) => textsOf(`${root}/${name}`))))]
+  .filter((text) => text.includes(" "));
 
 interface Node {
   readonly type: string;
@@ -49,7 +50,10 @@ function patternOf(message: string, anchor = "^"): RegExp {
 }
 
 test("every documented message is one the source has", () => {
-  const missing = documented.filter((message) => !literals.some((text) => patternOf(message, "").test(text)));
+  const missing = documented.filter((message) => {
+    const parts = message.split("…").filter((part) => part.trim() !== "");
+    return !literals.some((text) => parts.every((part) => text.includes(part)) && patternOf(message, "").test(text));
+  });
   assert.deepEqual(missing, []);
   assert.ok(documented.length > 200, `${documented.length}`);
 });

@@ -102,6 +102,8 @@ function changeSentence(report: OutOfMemoryReport, gaps: readonly FreeGap[] | un
   const other = report.hbms.find(({ hbm, chunks, ...range }) => hbm !== report.hbm && chunks !== undefined && fitsGap(freeGaps(range, chunks), size, alignment));
   const elsewhere = other === undefined ? "" : `, or place it in HBM ${other.hbm}, which has room`;
   if (gaps === undefined) return `Free memory in HBM ${report.hbm}${elsewhere}.`;
+  // Gaps follow from the product's size; the driver does not tell the size of its HBMs.
+  if (largest >= size && alignment === 0) return "The driver refuses although there should be room: its HBMs may be smaller than the product's, so ask for less.";
   if (largest >= size) return `Ask for a smaller alignment than ${formatBytes(alignment)}: the bytes are there, an aligned start is not${elsewhere}.`;
   if (free >= size) return `Memory is fragmented: free what lies between the gaps, or allocate large pieces before small ones${elsewhere}.`;
   const holder = report.holders[0];

@@ -56,6 +56,7 @@ test("planned faults and small HBMs reach the program", { skip }, () => {
   const small = runCommand(["fake", "--hbm-size", "64MiB", "--latency", "100us", "--seed", "3", "--", ...self, "copy", "--size", "128MiB", "--mode", "mmap"]);
   assert.equal(small.code, 1, small.stderr);
   assert.match(small.stderr, /^error: Cannot allocate 128\.000MB in HBM 0 .*ENOMEM/);
+  assert.match(small.stderr, /its HBMs may be smaller than the product's/);
 });
 
 // R10

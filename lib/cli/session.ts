@@ -3,7 +3,9 @@ import { basename } from "node:path";
 import { type Product, productOfTarget } from "../abi/architecture.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import { formatVersion } from "../driver/version.ts";
-import { type Neff, readNeff } from "../neff/mod.ts";
+import type { Neff } from "../neff/model.ts";
+import { openNeff, type PassingNeff } from "../neff/open_neff.ts";
+import { readNeff } from "../neff/read_neff.ts";
 import type { LogicalCore } from "../runtime/logical_core.ts";
 import { LARGEST_LOGICAL_SIZE } from "../runtime/logical_cores.ts";
 import type { Model } from "../runtime/model.ts";
@@ -12,8 +14,8 @@ import { openNeuron } from "../runtime/open_neuron.ts";
 import { UsageError } from "./failure.ts";
 import type { Progress } from "./progress.ts";
 
-/** Files above this are loaded in pieces instead of being kept in memory. */
-const STREAM_ABOVE_BYTES = 32 * 2 ** 20;
+/** Files above this pass by while they are loaded, instead of being kept in memory: a small one can unpack to a thousand times its size. */
+const STREAM_ABOVE_BYTES = 256 * 2 ** 10;
 
 /** The device a command uses, for people and for `--json`. */
 export interface DeviceLabel {
@@ -69,10 +71,14 @@ export interface Session extends AsyncDisposable {
  */
 export async function openSession(files: readonly string[], options: SessionOptions): Promise<Session> {
   const { progress } = options;
+  await using open = new AsyncDisposableStack();
+  const sources: (PassingNeff | undefined)[] = [];
   const neffs: Neff[] = [];
   for (const file of files) {
     progress?.phase(`reading ${basename(file)}`);
-    neffs.push(await readNeff(file, isLarge(file) ? { retain: "definitions", onProgress: progress?.update } : {}));
+    const passing = isLarge(file) ? open.use(await openNeff(file, { onProgress: progress?.update })) : undefined;
+    sources.push(passing);
+    neffs.push(passing?.neff ?? await readNeff(file));
   }
   const chosen = chooseDevice(neffs[0]!, options);
   const neuron = openNeuron({ ...chosen, lnc: Math.min(LARGEST_LOGICAL_SIZE, Math.max(1, ...neffs.map(({ subgraphs }) => subgraphs.length))) });
@@ -83,7 +89,7 @@ export async function openSession(files: readonly string[], options: SessionOpti
     for (const [index, file] of files.entries()) {
       progress?.phase(`loading ${basename(file)}`);
       const model = await logicalCore.load(neffs[index]!, {
-        name: basename(file), io: options.io, ...(isLarge(file) ? { source: file, onProgress: progress?.update } : {}),
+        name: basename(file), io: options.io, source: sources[index], onProgress: progress?.update,
       });
       loaded.push({ file, neff: neffs[index]!, model });
     }

@@ -19,6 +19,8 @@ export interface NeffParts {
   readonly fileBytes: number;
   /** Name of the file, for errors of what is read later. */
   readonly file: string | undefined;
+  /** Takes the constants that have not passed by yet; without it a constant that is missing is an error. */
+  readonly addPending?: ((member: Member) => void) | undefined;
 }
 
 /** Reads the documents in the archive and ties them together: host graph, kelf file, definitions, constants. */
@@ -30,7 +32,7 @@ export function assembleNeff(parts: NeffParts): Neff {
     readDefinition({ name, index, definitionPath: definition, members, limits, notes, file })
   );
   for (const subgraph of subgraphs) {
-    checkConstants(subgraph, members);
+    checkConstants(subgraph, members, parts.addPending);
     notes.push(...checkReservations(subgraph, kelf.target));
   }
   if (subgraphs.length !== 1 && subgraphs.length !== header.lncSize) {
@@ -57,14 +59,17 @@ export function assembleNeff(parts: NeffParts): Neff {
 }
 
 /** Every constant has its member, and the payload has the size the variable says. */
-function checkConstants(subgraph: Subgraph, members: ReadonlyMap<string, Member>): void {
+function checkConstants(subgraph: Subgraph, members: ReadonlyMap<string, Member>, addPending: NeffParts["addPending"]): void {
   for (const variable of subgraph.byId) {
     if (variable.type !== "file") continue;
+    const { member: name, size } = variable;
+    if (!members.has(name)) addPending?.({ name, size, offset: 0, mode: 0, bytes: null, head: new Uint8Array(0), pending: true });
     payloadRange(variable, constantMember(variable, { members, subgraph }));
   }
 }
 
-function constantMember(
+/** The member of a constant. @throws {NeffError} when the archive has none */
+export function constantMember(
   variable: FileVariable,
   context: { members: ReadonlyMap<string, Member>; subgraph: Pick<Subgraph, "definitionPath"> },
 ): Member {

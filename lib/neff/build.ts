@@ -45,9 +45,9 @@ export function buildModel(spec: ModelSpec): NeffSpec {
   const name = String(header?.name ?? "model.neff");
   const members: MemberSpec[] = built.flatMap(({ members: own }) => [...own]);
   if (compiler !== null) members.push({ name: "info.json", data: infoText(compiler, name) });
-  members.push({ name: "kelf-0.json", data: kelfText(built, { target, version: kelfVersion }) }, ...extraMembers);
+  members.push({ name: "kelf-0.json", data: kelfText(built, { target, version: kelfVersion }) }, { name: "neff.json", data: graphText(built) }, ...extraMembers);
+  // By name, as compilers do: a reader that lets the file pass by knows the model before its constants come.
   members.sort((a, b) => (a.name < b.name ? -1 : 1));
-  members.push({ name: "neff.json", data: graphText(built) });
   return {
     ...archive,
     members,

@@ -22,6 +22,7 @@ export {
 } from "./npy.ts";
 export { parseNeff, type ParseOptions } from "./read.ts";
 export { readNeff, type ReadOptions } from "./read_neff.ts";
+export { openNeff, type OpenNeffOptions, type PassingConstant, type PassingNeff } from "./open_neff.ts";
 export { checkReservations } from "./reservation.ts";
 export type { NeffSource } from "./source.ts";
 export { type MemberStream, streamMembers, type StreamOptions, type StreamSummary } from "./stream.ts";

@@ -100,6 +100,8 @@ export interface Member {
   readonly bytes: Uint8Array | null;
   /** The first bytes, kept in every case; holds the whole `.npy` header. */
   readonly head: Uint8Array;
+  /** Set for a constant of a NEFF opened with `openNeff` that has not passed by yet: `size` is then what its variable says. */
+  readonly pending?: true;
 }
 
 /** One input or output of the host graph. */

@@ -53,9 +53,11 @@ export interface PayloadRange {
 /**
  * The payload of a constant's member, checked against the variable: the runtime
  * takes the payload's length, so a difference would shift everything behind it, and
- * a `NeffError` is thrown.
+ * a `NeffError` is thrown. For a member that has not passed by yet it is what the
+ * variable says.
  */
 export function payloadRange(variable: FileVariable, member: Member): PayloadRange {
+  if (member.pending === true) return { offset: 0, size: variable.size };
   const offset = variable.fileName.endsWith(".npy") ? readNpyHeader(member.head, member.name, member.size).dataOffset : 0;
   const size = member.size - offset;
   if (size !== variable.size) {

@@ -90,19 +90,33 @@ async function readDefinitions(source: ByteSource, limits: NeffLimits, options: 
 
 /** Keeps what is needed of a member that passes by. */
 async function keep(stream: MemberStream, limits: NeffLimits): Promise<Member> {
+  const { name, size } = stream;
+  const isDocument = isDefinition(name) && size <= limits.jsonBytes;
+  return await keepFirst(stream, isDocument ? size : Math.min(size, headBytesOf(name)));
+}
+
+/** Whether a member is JSON that says how to load the model. */
+export function isDefinition(name: string): boolean {
+  return name.endsWith(".json") && !DEBUG_JSON.test(name);
+}
+
+/** How many first bytes of a member are kept in every case. */
+export function headBytesOf(name: string): number {
+  return name.endsWith(".npy") ? NPY_HEAD_BYTES : HEAD_BYTES;
+}
+
+/** Keeps the first bytes of a member that passes by. */
+export async function keepFirst(stream: MemberStream, count: number): Promise<Member> {
   const { name, size, offset, mode } = stream;
-  const isDocument = name.endsWith(".json") && !DEBUG_JSON.test(name) && size <= limits.jsonBytes;
-  const headBytes = name.endsWith(".npy") ? NPY_HEAD_BYTES : HEAD_BYTES;
-  const kept = isDocument ? size : Math.min(size, headBytes);
-  const bytes = new Uint8Array(kept);
+  const bytes = new Uint8Array(count);
   let filled = 0;
-  if (kept > 0) {
+  if (count > 0) {
     for await (const chunk of stream.chunks()) {
-      const piece = chunk.subarray(0, kept - filled);
+      const piece = chunk.subarray(0, count - filled);
       bytes.set(piece, filled);
       filled += piece.length;
-      if (filled === kept) break;
+      if (filled === count) break;
     }
   }
-  return { name, size, offset, mode, bytes: kept === size ? bytes : null, head: bytes };
+  return { name, size, offset, mode, bytes: count === size ? bytes : null, head: bytes };
 }

@@ -4,6 +4,7 @@ import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { Dmem } from "../dmem/types.ts";
 import { printable } from "../neff/error.ts";
 import type { Neff, Subgraph, TensorInfo } from "../neff/model.ts";
+import type { PassingNeff } from "../neff/open_neff.ts";
 import type { NeffSource } from "../neff/source.ts";
 import { planNeff } from "../plan/build.ts";
 import { type LoadItem, loadItems } from "../plan/footprint.ts";
@@ -17,7 +18,7 @@ import { Model } from "./model.ts";
 import { Resident } from "./model_database.ts";
 import type { ModelPart } from "./model_part.ts";
 import { releaseModel } from "./model_release.ts";
-import { copyPayloads, type PayloadCopy } from "./payloads.ts";
+import { copyPassing, copyPayloads, type PayloadCopy } from "./payloads.ts";
 import { SharedSlot } from "./shared_slot.ts";
 import type { Tensor } from "./tensor.ts";
 import { stageUcode, type UcodeLibrary, type UcodeOfModel } from "./ucode.ts";
@@ -29,8 +30,11 @@ export type LoadStep = "staged" | "moved" | "carveout" | "tables" | "instruction
 export interface LoadOptions {
   /** Name in listings and reports; default the last part of the path in the file. */
   readonly name?: string | undefined;
-  /** The file the NEFF was read from, when it was read with `retain: "definitions"`: its payloads are streamed from there. */
-  readonly source?: NeffSource | undefined;
+  /**
+   * Where payloads that are not in memory come from: what `openNeff` gave, which loads in
+   * one pass, or the file of a NEFF read with `retain: "definitions"`, which is passed over again.
+   */
+  readonly source?: NeffSource | PassingNeff | undefined;
   /** Called now and then while payloads are streamed from `source`: stored bytes read so far, and their total. */
   readonly onProgress?: ((doneBytes: number, totalBytes: number) => void) | undefined;
   /** Libraries for the general purpose cores besides those in the file (sunda only). */
@@ -74,7 +78,11 @@ export async function loadModel(logicalCore: LogicalCore, neff: Neff, options: L
     for (const tensor of tensors.values()) tensor.close();
     releaseModel(staged, drafts);
   });
+  const keep = () => context.gate.pass(`load ${name}`);
+  const passing = passingOf(options.source);
   try {
+    // Nothing is allocated while constants pass by, so their memory lies where it always does.
+    const constants = passing === undefined ? constantCopies(neff, staged) : await copyPassing(passing, constantCopies(neff, staged), keep);
     neff.subgraphs.forEach((subgraph, index) => {
       const draft = openDraft(staged, { name, handle: handles[index]!, index, core: logicalCore.cores[index]!, before: before[index]! });
       drafts.push(draft);
@@ -82,9 +90,9 @@ export async function loadModel(logicalCore: LogicalCore, neff: Neff, options: L
       allocatePart(draft, neff, subgraph, options);
     });
     if ((options.io ?? "tensors") === "tensors") for (const info of staged.io) tensors.set(info.name, logicalCore.tensor(info));
-    const copies = [...constantCopies(staged), ...drafts.flatMap((draft) => draft.copies)];
-    await copyPayloads(neff, copies, { source: options.source, onProgress: options.onProgress, keep: () => context.gate.pass(`load ${name}`) });
-    context.gate.pass(`load ${name}`);
+    const copies = [...constants, ...drafts.flatMap((draft) => draft.copies)];
+    await copyPayloads(neff, copies, { source: passing?.source ?? options.source as NeffSource | undefined, onProgress: options.onProgress, keep });
+    keep();
     drafts.forEach((draft, index) => stageLibraries(draft, neff.subgraphs[index]!, neff, options));
     const model = publish(logicalCore, { name, neff, staged, drafts, tensors, options });
     guard.done();
@@ -195,8 +203,17 @@ function libraryOf(name: string, subgraph: Subgraph, neff: Neff, notes: RuntimeN
   return [];
 }
 
-function constantCopies(staged: StagedModel): PayloadCopy[] {
-  return staged.constants.flatMap(({ payload, memory }) => (payload === null ? [] : [{ ...payload, memory }]));
+/** What `openNeff` gave, or undefined when a source is something else. */
+function passingOf(source: LoadOptions["source"]): PassingNeff | undefined {
+  return typeof source === "object" && "rest" in source ? source : undefined;
+}
+
+function constantCopies(neff: Neff, staged: StagedModel): PayloadCopy[] {
+  return staged.constants.flatMap(({ payload, memory, subgraph, varId }) => {
+    if (payload === null) return [];
+    const variable = neff.subgraphs[subgraph]?.byId[varId];
+    return [{ ...payload, memory, ...(variable?.type === "file" ? { variable } : {}) }];
+  });
 }
 
 interface Publication {

@@ -1,6 +1,8 @@
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { Dmem } from "../dmem/types.ts";
-import type { Neff } from "../neff/model.ts";
+import type { FileVariable, Neff } from "../neff/model.ts";
+import { payloadRange } from "../neff/npy.ts";
+import type { PassingNeff } from "../neff/open_neff.ts";
 import type { NeffSource } from "../neff/source.ts";
 import { streamMembers } from "../neff/stream.ts";
 import { NrtError } from "./errors.ts";
@@ -15,6 +17,8 @@ export interface PayloadCopy {
   readonly size: number;
   /** Where they go, from its first byte on. */
   readonly memory: Dmem;
+  /** The constant, when it is one. */
+  readonly variable?: FileVariable;
 }
 
 /** Where payloads come from when they were not kept, and whether to go on. */
@@ -53,6 +57,33 @@ export async function copyPayloads(neff: Neff, copies: readonly PayloadCopy[], o
   if (away.length > 0) await streamPayloads(away, options);
 }
 
+/**
+ * Copies the constants of a NEFF that is passing by into device memory, each piece as
+ * it comes out of the archive. Returns the copies that are left: constants that went by
+ * before they were wanted.
+ *
+ * @throws {NeffError} for a file that turns out to be damaged, or a constant whose length is not its variable's
+ */
+export async function copyPassing(passing: PassingNeff, copies: readonly PayloadCopy[], keep: () => void): Promise<readonly PayloadCopy[]> {
+  const waiting = Map.groupBy(copies, ({ member }) => member);
+  for await (const { member, chunks } of passing.rest()) {
+    const here = (waiting.get(member.name) ?? []).map((copy) => (copy.variable === undefined ? copy : { ...copy, ...payloadRange(copy.variable, member) }));
+    waiting.delete(member.name);
+    await copyChunks(chunks(), here, keep);
+  }
+  return [...waiting.values()].flat();
+}
+
+/** Gives every piece of a member to the copies that want of it. */
+async function copyChunks(chunks: AsyncIterable<Uint8Array>, copies: readonly PayloadCopy[], keep: () => void): Promise<void> {
+  let at = 0;
+  for await (const chunk of chunks) {
+    keep();
+    for (const copy of copies) copyOverlap(copy, chunk, at);
+    at += chunk.length;
+  }
+}
+
 async function streamPayloads(copies: readonly PayloadCopy[], options: PayloadOptions): Promise<void> {
   if (options.source === undefined) {
     throw new NrtError(NrtStatus.INVALID, `Cannot copy ${copies[0]!.member} in: the model was read without its payloads (${copies.length} are missing)`, {
@@ -64,12 +95,8 @@ async function streamPayloads(copies: readonly PayloadCopy[], options: PayloadOp
     const here = waiting.get(name);
     if (here === undefined) continue;
     waiting.delete(name);
-    let at = 0;
-    for await (const chunk of chunks()) {
-      options.keep();
-      for (const copy of here) copyOverlap(copy, chunk, at);
-      at += chunk.length;
-    }
+    await copyChunks(chunks(), here, options.keep);
+    if (waiting.size === 0) break;
   }
   const [missing] = waiting.keys();
   if (missing !== undefined) throw new NrtError(NrtStatus.INVALID, `Cannot copy ${missing} in: the source has no such member`, { hint: "Give load() the file the model was read from." });

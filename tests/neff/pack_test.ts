@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
+  type Member,
   diffNeffs,
   MANIFEST_NAME,
   type Neff,
@@ -115,7 +116,7 @@ test("a folder without a manifest packs with sorted members and default header",
 test("names cannot leave the folder, nor need one place twice", async () => {
   const refuses = (names: readonly string[], message: RegExp): void => {
     const neff = parseNeff(writeNeff(smallSpec()));
-    const members = new Map([
+    const members = new Map<string, Member>([
       ...neff.members,
       ...names.map((name) =>
         [name, { name, size: 0, offset: 0, mode: 0o644, bytes: new Uint8Array(0), head: new Uint8Array(0) }] as const

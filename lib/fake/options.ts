@@ -1,7 +1,7 @@
 import { ArgumentError } from "../../ffi/error.ts";
 import { geometries, type Geometry, type Product } from "../abi/architecture.ts";
 import { driverConstants, DriverFeature } from "../abi/driver_enums.ts";
-import { type DriverProfile, driverProfile } from "../abi/topology.ts";
+import { type DriverProfile, compareVersions, driverProfile } from "../abi/topology.ts";
 import type { Clock } from "./clock.ts";
 import type { Danger, DangerPolicy } from "./danger.ts";
 import type { Fault } from "./faults.ts";
@@ -78,11 +78,19 @@ const FEATURE_OF_REQUEST: readonly (readonly [string, number])[] = [
   ["MEM_BUF_ZEROCOPY64_BATCHES", DriverFeature.ZEROCOPY],
 ];
 
+/** The driver that was recorded; nothing is known of how older ones differ. */
+const OLDEST_VERSION = "2.24";
+
 /** Fills in and checks settings. @throws {ArgumentError} for a machine that cannot exist */
 export function resolveOptions(options: FakeOptions): Settings {
   const geometry = geometries[options.product];
   const version = options.driverVersion ?? (options.product === "trn3" ? "2.27" : "2.24.7");
   const full = FULL_VERSION[version] ?? version;
+  if (!/^\d+(\.\d+){1,3}$/.test(full) || compareVersions(full, OLDEST_VERSION) < 0) {
+    throw new ArgumentError(`Cannot make a fake with driver ${JSON.stringify(full)}: the oldest whose behaviour is known is ${OLDEST_VERSION}`, {
+      hint: "Versions look like 2.24.7, 2.27 or 2.29.", details: { version: full },
+    });
+  }
   const profile = driverProfile(full);
   if (geometry === undefined || !profile.architectures.includes(geometry.architecture)) {
     throw new ArgumentError(`Cannot make a fake ${options.product}: driver ${full} does not know that product`, {

@@ -87,6 +87,7 @@ export interface FitAnswer {
  * console.log(answer.margin > 0, answer.advice.length); // → true 0
  */
 export function fit(neffs: readonly Neff[], options: FitOptions = {}): FitAnswer {
+  checkNumbers(options);
   const models = neffs.map(plannedModel);
   const machine = machineFor(models, options.instance);
   const draft = answerOn(machine, models, options);
@@ -102,10 +103,21 @@ export function fit(neffs: readonly Neff[], options: FitOptions = {}): FitAnswer
  * // → trn2.3xlarge does-not-fit
  */
 export function fitAll(neffs: readonly Neff[], options: Omit<FitOptions, "instance"> = {}): FitAnswer[] {
+  checkNumbers(options);
   const models = neffs.map(plannedModel);
   const drafts = candidates(models).map((machine) => answerOn(machine, models, options));
   const smallest = drafts.find(({ verdict }) => verdict === "fits")?.instance ?? null;
   return drafts.map((draft) => finish(draft, smallest));
+}
+
+/** A question with a wrong number has no answer that means anything. */
+function checkNumbers({ lnc, extra = [], need, used, scratchpad }: FitOptions): void {
+  if (lnc !== undefined && lnc !== 1 && lnc !== 2) throw new ArgumentError(`Cannot answer for lnc ${String(lnc)}: logical cores have 1 or 2 physical cores`);
+  const bytes: [string, unknown][] = [["need", need], ["used", typeof used === "function" ? undefined : used], ["scratchpad", scratchpad === "contiguous" ? undefined : scratchpad]];
+  for (const one of extra) bytes.push([`the bytes of extra "${one.name}"`, one.bytes], [`the count of extra "${one.name}"`, one.count]);
+  for (const [name, value] of bytes) {
+    if (value !== undefined && !(Number.isSafeInteger(value) && (value as number) >= 0)) throw new ArgumentError(`Cannot answer for ${name} ${String(value)}: it must be a whole number from 0 on`);
+  }
 }
 
 function finish(draft: FitDraft, smallest: string | null): FitAnswer {
@@ -218,14 +230,20 @@ function runtimeFor(machine: Machine, { fixed }: FitOptions): Demand["runtime"] 
   return fixed === false ? "own" : "reported";
 }
 
+/** More than a thousand HBMs hold in pieces of one GiB are never placed one by one. */
+const MOST_NEED_PIECES = 1024;
+
 function extraFor({ extra = [], need, tensorParallel = 1 }: FitOptions): ExtraMemory[] {
   const list = extra.map(({ name, bytes, count }) => ({ name, bytes, count: count ?? 1 }));
   // A model's weights are many tensors; one allocation per GiB keeps a share from failing for lack of one large piece.
   if (need === undefined) return list;
   const share = Math.ceil(need / tensorParallel);
-  const whole = Math.floor(share / 2 ** 30);
-  const rest = share - whole * 2 ** 30;
-  return [...list, ...(whole > 0 ? [{ name: "need", bytes: 2 ** 30, count: whole }] : []), ...(rest > 0 ? [{ name: "need", bytes: rest, count: 1 }] : [])];
+  // Beyond any machine's memory the pieces grow, so that the answer comes as quickly.
+  let piece = 2 ** 30;
+  while (share / piece > MOST_NEED_PIECES) piece *= 2;
+  const whole = Math.floor(share / piece);
+  const rest = share - whole * piece;
+  return [...list, ...(whole > 0 ? [{ name: "need", bytes: piece, count: whole }] : []), ...(rest > 0 ? [{ name: "need", bytes: rest, count: 1 }] : [])];
 }
 
 function obstacleFor(machine: Machine, models: readonly PlannedModel[], about: { readonly lnc: number; readonly logicalCores: readonly number[] }): string | null {

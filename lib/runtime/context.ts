@@ -45,6 +45,8 @@ export interface ContextOptions {
   readonly handles?: HandleMinter | undefined;
   /** Root of sysfs, default `/sys`. */
   readonly sysfs?: string | undefined;
+  /** Bytes of one HBM when they are not the product's: a fake of another size. */
+  readonly hbmSize?: number | undefined;
 }
 
 /** One device of a context (`mla_t`). */
@@ -281,7 +283,7 @@ function openOne(options: ContextOptions, index: number): NeuronDevice {
   if (index >= MAX_DEVICES) {
     throw new NrtError(NrtStatus.INVALID, `Cannot use device ${index}: the context has ${MAX_DEVICES} slots`, { details: { device: index, slots: MAX_DEVICES } });
   }
-  return openDevice({ kernel: options.kernel, index, sysfs: options.sysfs });
+  return openDevice({ kernel: options.kernel, index, sysfs: options.sysfs, hbmSize: options.hbmSize });
 }
 
 function sameGeometry(devices: readonly NeuronDevice[]): Geometry {

@@ -46,7 +46,7 @@ export function openNeuron(options: OpenNeuronOptions = {}): Neuron {
     const kernel = options.kernel ?? machine?.kernel() ?? linuxKernel();
     const devices = chooseDevices(kernel, options, env);
     const slot = new ContextSlot<NeuronContext>();
-    const context = slot.init(() => new NeuronContext({ ...options, kernel, devices, env }));
+    const context = slot.init(() => new NeuronContext({ hbmSize: fakeHbmSize(options), ...options, kernel, devices, env }));
     return new Neuron(context, () => {
       slot.clear();
       machine?.close();
@@ -66,6 +66,11 @@ function fakeMachine(options: OpenNeuronOptions, env: Environment): FakeMachine 
   const product = (Object.keys(geometries) as Product[]).find((name) => instance.startsWith(name));
   if (product !== undefined) return createFake({ product });
   throw new NrtError(NrtStatus.INVALID, `Cannot use ${FAKE_INSTANCE_TYPE}=${JSON.stringify(instance)}: no such product`, { hint: `It begins with ${Object.keys(geometries).join(", ")}.` });
+}
+
+/** The HBM size a fake was asked to have. */
+function fakeHbmSize({ fake }: OpenNeuronOptions): number | undefined {
+  return typeof fake === "object" ? fake.hbmSize : undefined;
 }
 
 /** The product of a product's or target's name; a model for any target gets a trn2. */

@@ -44,7 +44,7 @@ export interface ExplainOptions {
 
 /** Finds the cause in a runtime's log: recognises its lines, ignores harmless ones, puts consequences after causes. */
 export function explainLog(text: string, options: ExplainOptions = {}): LogExplanation {
-  const lines = text.replace(/\r?\n$/, "").split(/\r?\n/);
+  const lines = text === "" ? [] : text.replace(/\r?\n$/, "").split(/\r?\n/);
   const found = new Map<string, Finding>();
   let harmless = 0;
   lines.forEach((line, index) => {

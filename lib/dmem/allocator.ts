@@ -98,7 +98,7 @@ export class DmemAllocator implements Allocator {
     }
     const wanted: Wanted = {
       allocator: this.record, core: this.#core, size, align: 0, usage: usageOf(request),
-      location: request.location === "host" ? MemLocation.HOST_DRAM : MemLocation.TONGA_DRAM,
+      location: locationOf(request),
       hbm: request.hbm ?? this.#core.hbm, hint: request.hint,
     };
     const memory = alignment === 0 ? allocate(this.#context, wanted) : allocateAligned(this.#context, wanted, alignment);
@@ -131,6 +131,12 @@ export class DmemAllocator implements Allocator {
     if (this.#context.closed) throw new ClosedError("Cannot allocate: the device's memory was closed");
     if (this.#closed) throw new ClosedError(`Cannot allocate: this ${this.kind} allocator of core ${this.core} was destroyed`);
   }
+}
+
+function locationOf({ location = "device" }: AllocRequest): number {
+  if (location === "device") return MemLocation.TONGA_DRAM;
+  if (location === "host") return MemLocation.HOST_DRAM;
+  throw new MemoryError(NrtStatus.INVALID, `Cannot allocate memory in "${String(location)}": a location is device or host`, { details: { location } });
 }
 
 function usageOf({ usage }: AllocRequest): number {

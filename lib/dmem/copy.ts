@@ -6,7 +6,7 @@ import { copyPath } from "./chunk_plan.ts";
 import { NDL_AT } from "./context.ts";
 import { MemoryError } from "./error.ts";
 import type { DmemHandle } from "./handle.ts";
-import { asHostBuffer, type HostData, HostEnd } from "./host_data.ts";
+import { asHostBuffer, hostBytes, type HostData, HostEnd } from "./host_data.ts";
 import { TraceId } from "./observer.ts";
 import { type StagedCopy, stageIn, stageOut } from "./staging.ts";
 import type { Dmem } from "./types.ts";
@@ -17,7 +17,7 @@ const D = DmemRecord.offsets;
 
 /** Copies host bytes in (`dmem_buf_copyin`). @throws {MemoryError} status 2 for a range outside, 1 when the driver fails */
 export function copyIn(memory: DmemHandle, data: HostData, offset: number): void {
-  const size = data.byteLength;
+  const size = hostBytes(data);
   checkRange(memory, offset, size, "copy into");
   if (size === 0) return;
   const { context } = memory;
@@ -39,7 +39,7 @@ export function copyIn(memory: DmemHandle, data: HostData, offset: number): void
 
 /** Copies out into host bytes (`dmem_buf_copyout`). @throws {MemoryError} status 2 for a range outside, 1 when the driver fails */
 export function copyOut(memory: DmemHandle, data: HostData, offset: number): void {
-  const size = data.byteLength;
+  const size = hostBytes(data);
   checkRange(memory, offset, size, "copy from");
   if (size === 0) return;
   const { context } = memory;

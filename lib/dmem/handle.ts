@@ -3,7 +3,7 @@ import type { Mapping } from "../../ffi/mapping.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
 import { DmemRecord, MemLocation, NrtStatus, usageNames, type UsageName } from "../abi/runtime_dmem.ts";
 import { NDL_AT, type MemoryContext } from "./context.ts";
-import { type HostData, copyIn, copyOut, copyTo, fill } from "./copy.ts";
+import { checkRange, type HostData, copyIn, copyOut, copyTo, fill } from "./copy.ts";
 import { copyFromFile, copyFromStream, copyToFile, streamOut } from "./copy_streams.ts";
 import { MemoryError } from "./error.ts";
 import { mapNode, mappedBytes } from "./map_node.ts";
@@ -128,7 +128,9 @@ export class DmemHandle implements Dmem {
   }
   read(length?: number, options?: CopyOptions): ArrayBuffer {
     const offset = options?.offset ?? 0;
-    const buffer = new ArrayBuffer(length ?? Math.max(0, this.size - offset));
+    const wanted = length ?? Math.max(0, this.size - offset);
+    checkRange(this, offset, wanted, "copy from");
+    const buffer = new ArrayBuffer(wanted);
     copyOut(this, buffer, offset);
     return buffer;
   }

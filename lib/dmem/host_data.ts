@@ -1,5 +1,6 @@
 import { addressOf } from "../../ffi/memory.ts";
 import { native } from "../../ffi/native.ts";
+import { ArgumentError } from "../../ffi/error.ts";
 import type { HostBuffer } from "../driver/types.ts";
 import type { ChunkSink, ChunkSource } from "./staging.ts";
 
@@ -8,7 +9,19 @@ export type HostData = ArrayBufferView | ArrayBuffer | { readonly address: numbe
 
 /** The data as a buffer that the driver layer takes. */
 export function asHostBuffer(data: HostData): HostBuffer {
-  return data instanceof ArrayBuffer ? new Uint8Array(data) : data;
+  return data instanceof ArrayBuffer || data instanceof SharedArrayBuffer ? new Uint8Array(data) : data;
+}
+
+/**
+ * How many bytes the data has. What is no bytes would otherwise be taken for an address.
+ *
+ * @throws {ArgumentError} for anything but a view, a buffer, or an address with a length
+ */
+export function hostBytes(data: HostData): number {
+  if (ArrayBuffer.isView(data) || data instanceof ArrayBuffer || data instanceof SharedArrayBuffer) return data.byteLength;
+  const { address, byteLength } = (data ?? {}) as { readonly address?: unknown; readonly byteLength?: unknown };
+  if (Number.isSafeInteger(address) && (address as number) > 0 && Number.isSafeInteger(byteLength)) return byteLength as number;
+  throw new ArgumentError("Cannot copy: the data is neither an ArrayBufferView nor an ArrayBuffer", { hint: "Wrap it, for example new Uint8Array([1, 2, 3]) or new TextEncoder().encode(text)." });
 }
 
 /**
@@ -22,7 +35,7 @@ export class HostEnd implements ChunkSource, ChunkSink {
 
   /** @param bounce address of the bounce buffer's byte 0 */
   constructor(data: HostData, bounce: number) {
-    this.#data = data instanceof ArrayBuffer ? new Uint8Array(data) : data;
+    this.#data = asHostBuffer(data);
     this.#address = ArrayBuffer.isView(this.#data) ? addressOf(this.#data) : (this.#data as { readonly address: number }).address;
     this.#bounce = bounce;
   }

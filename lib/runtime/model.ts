@@ -9,7 +9,7 @@ import { memoryRows, type MemoryRow } from "./memory_usage.ts";
 import { drain, type DrainOptions, type Resident } from "./model_database.ts";
 import type { ModelPart } from "./model_part.ts";
 import { releaseModel } from "./model_release.ts";
-import type { Tensor } from "./tensor.ts";
+import { Tensor } from "./tensor.ts";
 import { TensorSet } from "./tensor_set.ts";
 
 /** What a model is made of, once everything of it is in place. */
@@ -183,7 +183,7 @@ export class Model implements Disposable, AsyncDisposable {
     this.#usable("bind tensors to");
     this.#logicalCore.context.gate.pass(`bind tensors to ${this.name}`);
     this.#notRunning("bind tensors to");
-    const entries = tensors instanceof TensorSet ? tensors.names.map((name) => [name, tensors.get(name)] as const) : Object.entries(tensors);
+    const entries = tensors instanceof TensorSet ? tensors.names.map((name) => [name, tensors.get(name)] as const) : Object.entries(tensors ?? {});
     for (const [name, tensor] of entries) this.#checkTensor(name, tensor);
     this.#parts.staged.bind(entries.map(([name, tensor]) => [name, placeOf(tensor)] as const));
     for (const [name, tensor] of entries) {
@@ -317,6 +317,9 @@ export class Model implements Disposable, AsyncDisposable {
   }
 
   #checkTensor(name: string, tensor: Tensor): void {
+    if (!(tensor instanceof Tensor)) {
+      throw new NrtError(NrtStatus.INVALID, `Cannot bind ${JSON.stringify(name)} of ${this.name}: it was given no tensor`, { hint: "Allocate one: core.tensor(model.inputs.get(name)).", details: { variable: name } });
+    }
     const { storage } = tensor;
     const refuse = (why: string, hint: string): NrtError =>
       new NrtError(NrtStatus.INVALID, `Cannot bind ${JSON.stringify(name)} of ${this.name} to tensor ${tensor.name}: ${why}`, { hint, details: { variable: name, tensor: tensor.name } });

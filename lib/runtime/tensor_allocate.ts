@@ -91,7 +91,19 @@ function storageFor(placement: number, core: LogicalCore, { size, name }: { read
       details: { placement },
     });
   }
-  return new TensorStorage("MALLOC", { ...common, bytes: new Uint8Array(size), hbm: NO_HBM, device: undefined });
+  return new TensorStorage("MALLOC", { ...common, bytes: hostBytes(size, name), hbm: NO_HBM, device: undefined });
+}
+
+/** Plain host memory. More than the JavaScript runtime can give is the same trouble as no host memory. */
+function hostBytes(size: number, name: string): Uint8Array {
+  try {
+    return new Uint8Array(size);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new NrtError(NrtStatus.FAIL_HOST_MEM_ALLOC, `Cannot allocate tensor ${name} of ${size} bytes in host memory: ${error.message}`, {
+      cause: error, hint: "Use a device tensor, or several smaller ones.", details: { name, size },
+    });
+  }
 }
 
 /** Allocates, and says in an error which tensor it was for. */

@@ -1,19 +1,10 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { command, commandJson } from "../support/cli.ts";
 import { type Dialect, type HandFile, type HandModel, membersOf, modelByHand, neffByHand, npyByHand } from "./by_hand.ts";
+import { testFolder } from "./folder.ts";
 
-const folder = mkdtempSync(join(tmpdir(), "acceptance-"));
-after(() => rmSync(folder, { recursive: true, force: true }));
-
-function put(name: string, bytes: Uint8Array): string {
-  const path = join(folder, name);
-  writeFileSync(path, bytes);
-  return path;
-}
+const put = testFolder();
 
 const PLAIN = {
   SB: { type: "state-buffer", var_id: 3 },

@@ -1,3 +1,4 @@
+import { cpus } from "node:os";
 import { MapFlag, native, Protection } from "../ffi/mod.ts";
 import { Mapping } from "../ffi/mapping.ts";
 import { openDeviceMemory } from "../lib/dmem/mod.ts";
@@ -47,6 +48,14 @@ async function ways(suite: Suite, bytes: Uint8Array, rate: Rate): Promise<void> 
     await suite.row(`mmap out ${sizeName(size)}`, () => bytes.set(mapped), { ...common, ...(large ? { atLeast: 0.95 } : {}) });
     await suite.row(`stream in ${sizeName(size)}`, () => memory.copyFromStream(pieces(bytes)), common);
   });
+  if (large) {
+    await onDevice(size, { dmaThread: true }, { zeroCopy: false }, async (memory) => {
+      memory.copyIn(bytes);
+      const limit = size < 16 * MIB ? "two or a few chunks leave nothing to overlap" : cpus().length < 2 ? "one processor" : undefined;
+      await suite.row(`staged in ${sizeName(size)}, DMA thread`, () => memory.copyIn(bytes), { ...common, atLeast: 0.75, limit });
+      await suite.row(`staged out ${sizeName(size)}, DMA thread`, () => memory.copyOut(bytes), { ...common, atLeast: 0.75, limit });
+    });
+  }
   await onDevice(size, {}, { zeroCopy: true }, async (memory) => {
     memory.copyIn(bytes);
     await suite.row(`zero-copy in ${sizeName(size)}`, () => memory.copyIn(bytes), { ...common, ...(large ? { atLeast: 0.95 } : {}) });
@@ -61,6 +70,7 @@ async function ways(suite: Suite, bytes: Uint8Array, rate: Rate): Promise<void> 
 /** Runs `measured` with `size` bytes of a fresh fake's memory. */
 async function onDevice(size: number, fakeOptions: Partial<FakeOptions>, options: { readonly zeroCopy: boolean }, measured: (memory: Dmem, all: DeviceMemory) => Promise<void>): Promise<void> {
   using fake = createFake({ product: "trn2", ...fakeOptions });
+  while (fake.dmaThread?.running === false) await new Promise((resolve) => setTimeout(resolve, 5));
   const device = openDevice({ kernel: fake.kernel(), index: 0 });
   using memory = openDeviceMemory(device, { cores: [0], ...options });
   await measured(memory.core(0).alloc({ size, usage: "WEIGHT" }), memory);

@@ -4,6 +4,7 @@ import { Mapping } from "../../ffi/mapping.ts";
 import { addressOf } from "../../ffi/memory.ts";
 import { FallocateMode, MapFlag, MemfdFlag, native, Protection } from "../../ffi/native.ts";
 import { checkResult } from "../../ffi/system_error.ts";
+import type { DmaThread } from "./dma_thread.ts";
 
 /** Length of the file: every device physical address is below it. */
 export const BACKING_BYTES = 2 ** 48;
@@ -11,6 +12,8 @@ export const BACKING_BYTES = 2 ** 48;
 const WINDOW_BYTES = 2 ** 30;
 /** Windows kept mapped at once. */
 const WINDOW_LIMIT = 128;
+/** What `startCopy` gives when the bytes are there already. */
+export const NOTHING_STARTED = -1;
 /** The file's name in `/proc/self/maps`. */
 const NAME = "neuron-dmem-fake";
 
@@ -25,6 +28,12 @@ export class Backing {
   readonly #windows = new Map<number, Mapping>();
   #recentIndex = -1;
   #recent: Mapping | undefined;
+  /** Moves bytes of asynchronous copies beside this thread; whatever else touches the memory waits for it. */
+  readonly #thread: DmaThread | undefined;
+
+  constructor(thread?: DmaThread) {
+    this.#thread = thread;
+  }
 
   /** The file's descriptor, made at first use. @throws {SystemError} when it cannot be made */
   get fd(): number {
@@ -50,6 +59,7 @@ export class Backing {
    * current request.
    */
   bytes(address: number, length: number): Uint8Array {
+    this.#thread?.drain();
     return this.#window(address).bytes(address % WINDOW_BYTES, withinWindow(address, length));
   }
 
@@ -63,6 +73,7 @@ export class Backing {
 
   /** Sets `length` bytes at `address` to `value`. */
   fill(address: number, length: number, value: number): void {
+    this.#thread?.drain();
     for (let done = 0; done < length;) {
       const step = withinWindow(address + done, length - done);
       native().memset(this.at(address + done), value, step);
@@ -77,6 +88,7 @@ export class Backing {
 
   /** Stores `length` bytes that lie at `from` in this process. What must hold: they are mapped. */
   load(address: number, from: number, length: number): void {
+    this.#thread?.drain();
     for (let done = 0; done < length;) {
       const step = withinWindow(address + done, length - done);
       native().memmove(this.at(address + done), from + done, step);
@@ -86,6 +98,7 @@ export class Backing {
 
   /** Puts `length` bytes from `address` to `into` in this process. What must hold: it is mapped and writable. */
   store(address: number, into: number, length: number): void {
+    this.#thread?.drain();
     for (let done = 0; done < length;) {
       const step = withinWindow(address + done, length - done);
       native().memmove(into + done, this.at(address + done), step);
@@ -95,10 +108,31 @@ export class Backing {
 
   /** Copies `length` bytes inside the device, lowest first. */
   copy(from: number, to: number, length: number): void {
+    this.#thread?.drain();
+    this.#copy(from, to, length, native().memmove);
+  }
+
+  /** Like `copy`, by the DMA thread where there is one: the bytes are there after `settle` with the number returned. */
+  startCopy(from: number, to: number, length: number): number {
+    const thread = this.#thread;
+    if (thread?.running !== true) {
+      this.#copy(from, to, length, native().memmove);
+      return NOTHING_STARTED;
+    }
+    this.#copy(from, to, length, thread.start);
+    return thread.started;
+  }
+
+  /** Waits for a copy of `startCopy`. */
+  settle(started: number): void {
+    if (started !== NOTHING_STARTED) this.#thread!.wait(started);
+  }
+
+  #copy(from: number, to: number, length: number, move: (destination: number, source: number, length: number) => void): void {
     for (let done = 0; done < length;) {
       const step = withinWindow(to + done, withinWindow(from + done, length - done));
       const source = this.at(from + done);
-      native().memmove(this.at(to + done), source, step);
+      move(this.at(to + done), source, step);
       done += step;
     }
   }
@@ -106,6 +140,7 @@ export class Backing {
   /** Gives the pages of `[address, address + length)` back to the system; they read as zero afterwards. */
   discard(address: number, length: number): void {
     if (this.#fd < 0) return;
+    this.#thread?.drain();
     checkResult(
       native().fallocate(this.#fd, FallocateMode.PUNCH_HOLE | FallocateMode.KEEP_SIZE, address, length),
       "fallocate", { details: { address, length } },
@@ -127,6 +162,7 @@ export class Backing {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#thread?.drain();
     for (const mapping of this.#windows.values()) mapping.close();
     this.#windows.clear();
     this.#recentIndex = -1;
@@ -158,6 +194,7 @@ export class Backing {
   }
 
   #evict(): void {
+    this.#thread?.drain();
     for (const [index, mapping] of this.#windows) {
       // The most recent window may be the source of the copy that needs another one.
       if (index === this.#recentIndex) continue;

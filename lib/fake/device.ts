@@ -9,6 +9,7 @@ import { Chunk, ChunkList, type Lifespan } from "./chunk.ts";
 import { type CoreState, createCores, MAX_CORES } from "./core_state.ts";
 import { book, type Counters, createCounters, unbook } from "./counters.ts";
 import { STORE_BYTES, STORE_COUNT, type Store } from "./datastores.ts";
+import type { DmaThread } from "./dma_thread.ts";
 import { FreeRuns } from "./free_runs.ts";
 import { Handles } from "./handles.ts";
 import { CARVEOUT_BYTES, createPools, giveBack, type HbmPools, PAGE_BYTES, place, placeScratchpad, takeMain } from "./pools.ts";
@@ -42,6 +43,8 @@ export interface DeviceOptions {
   readonly retainFreed: boolean;
   /** Handles of the table, for tests of exhaustion. */
   readonly handleCapacity: number | undefined;
+  /** Moves the bytes of asynchronous copies; without one they are moved at once. */
+  readonly dmaThread: DmaThread | undefined;
 }
 
 /** One device: its memory, who has it open, and the driver's bookkeeping of both. */
@@ -53,7 +56,7 @@ export class Device {
   /** What the driver version answers. */
   readonly profile: DriverProfile;
   /** The bytes. */
-  readonly backing = new Backing();
+  readonly backing: Backing;
   /** The HBMs' pools by channel. */
   readonly hbms: readonly HbmPools[];
   /** Handle table. */
@@ -93,6 +96,7 @@ export class Device {
   constructor(options: DeviceOptions) {
     const { geometry, hbmSize } = options;
     this.#options = options;
+    this.backing = new Backing(options.dmaThread);
     this.index = options.index;
     this.geometry = geometry;
     this.profile = options.profile;

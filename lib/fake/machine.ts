@@ -9,6 +9,7 @@ import { releaseLocks } from "./core_state.ts";
 import { type Danger, type DangerPolicy, fakeAbort } from "./danger.ts";
 import { clearStores, releaseStore } from "./datastores.ts";
 import { Device } from "./device.ts";
+import { DmaThread } from "./dma_thread.ts";
 import { dispatchTable, type DispatchTable } from "./dispatch.ts";
 import { faultMiddleware } from "./faults.ts";
 import type { MappingRecord } from "./mappings.ts";
@@ -58,6 +59,8 @@ export class FakeMachine implements MachineState {
   readonly noReset: boolean;
   readonly engine: boolean;
   readonly lateCopies: boolean;
+  /** The thread that moves the bytes of asynchronous copies, when the machine has one. */
+  readonly dmaThread: DmaThread | undefined;
   /** Full version of the driver, as `/sys/module/neuron/version` shows it. */
   readonly driverVersion: string;
   /** The product. */
@@ -86,6 +89,7 @@ export class FakeMachine implements MachineState {
     this.noReset = this.parameter("no_reset") !== 0;
     this.engine = options.engine ?? true;
     this.lateCopies = options.lateCopies ?? false;
+    this.dmaThread = options.dmaThread === true ? new DmaThread() : undefined;
     this.clock = options.clock ?? virtualClock();
     this.#danger = options.danger ?? "throw";
     this.#allow = new Set(options.allow);
@@ -95,7 +99,7 @@ export class FakeMachine implements MachineState {
     for (const index of devices) {
       list[index] = new Device({
         index, geometry, profile, hbmSize, hostChunkLimit: options.hostChunkLimit ?? HOST_CHUNK_LIMIT,
-        retainFreed: options.retainFreed ?? false, handleCapacity: options.handleCapacity,
+        retainFreed: options.retainFreed ?? false, handleCapacity: options.handleCapacity, dmaThread: this.dmaThread,
       });
     }
     this.devices = list;
@@ -151,6 +155,7 @@ export class FakeMachine implements MachineState {
     this.#closed = true;
     for (const process of this.#processes) process.exit();
     for (const device of this.devices) device?.close();
+    this.dmaThread?.close();
   }
 
   /** Same as `close()`. */

@@ -33,6 +33,8 @@ export interface FakeOptions {
   readonly engine?: boolean;
   /** Asynchronous copies move their bytes only when they are waited for: finds clients that read too early. Default false. */
   readonly lateCopies?: boolean;
+  /** A thread of its own moves the bytes of asynchronous copies while the client goes on, as a DMA engine does. Default false: they are moved at once. */
+  readonly dmaThread?: boolean;
   /** Requests that this driver does not have: EINVAL, like a driver from before they came. Their feature flags are off. */
   readonly without?: readonly string[];
   /** Planned faults; {@linkcode parseFault} reads them from text. */

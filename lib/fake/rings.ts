@@ -1,4 +1,5 @@
 import { driverConstants } from "../abi/driver_enums.ts";
+import { NOTHING_STARTED } from "./backing.ts";
 import type { Device } from "./device.ts";
 
 /** Descriptors of a ring that can be in use: the ring's size less one cache line. */
@@ -16,6 +17,8 @@ export interface Context {
   descriptors: number;
   /** A copy whose bytes move only when it is waited for. */
   late: { readonly from: number; readonly to: number; readonly size: number } | undefined;
+  /** A copy that the DMA thread is moving: what `Backing.startCopy` gave. */
+  started: number;
 }
 
 /**
@@ -32,7 +35,7 @@ export interface Ring {
 
 /** An empty ring. */
 export function createRing(): Ring {
-  const context = (): Context => ({ inUse: false, descriptors: 0, late: undefined });
+  const context = (): Context => ({ inUse: false, descriptors: 0, late: undefined, started: NOTHING_STARTED });
   return { contexts: [context(), context(), context()], used: 0 };
 }
 

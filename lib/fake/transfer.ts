@@ -1,4 +1,5 @@
 import { Errno } from "../../ffi/errno.ts";
+import { NOTHING_STARTED } from "./backing.ts";
 import type { Call } from "./call.ts";
 import type { Chunk } from "./chunk.ts";
 import type { Device } from "./device.ts";
@@ -27,9 +28,12 @@ function finish(call: Call, ring: Ring, context: Context): number {
   return 0;
 }
 
+/** Makes sure that the bytes of a context's copy are there. */
 function settleLate(device: Device, context: Context): void {
-  const { late } = context;
+  const { late, started } = context;
   context.late = undefined;
+  context.started = NOTHING_STARTED;
+  device.backing.settle(started);
   if (late !== undefined) device.backing.copy(late.from, late.to, late.size);
 }
 
@@ -85,9 +89,9 @@ function launch(call: Call, ring: Ring, context: Context, previous: Context | un
     const step = Math.min(size - done, STEP_BYTES);
     const refused = start(ring, context, step);
     if (refused !== 0) return refused;
-    if (call.machine.engine) context.late = { from: from + done, to: to + done, size: step };
-    // Bytes of an asynchronous copy are there at once, unless the fake is told to be late on purpose.
-    if (!call.machine.lateCopies) settleLate(call.device, context);
+    // Bytes of an asynchronous copy are there at once, unless a thread moves them or the fake is told to be late on purpose.
+    if (call.machine.engine && call.machine.lateCopies) context.late = { from: from + done, to: to + done, size: step };
+    else if (call.machine.engine) context.started = call.device.backing.startCopy(from + done, to + done, step);
     done += step;
     if (previous !== undefined) {
       const result = finish(call, ring, previous);

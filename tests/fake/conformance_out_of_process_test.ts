@@ -6,6 +6,7 @@ import { type ClientLanguage, prepareClient } from "../../lib/fake/conformance/r
 import { replayOutOfProcess } from "../../lib/fake/conformance/remote_run.ts";
 import { type Recording, replay, type Scenario, type ScenarioResult, type Step, summaryLine, totalOf } from "../../lib/fake/conformance/run.ts";
 import { ShimError } from "../../lib/fake/shim/capability.ts";
+import { runCommand } from "../support/run_code.ts";
 import { goldenNames, goldenRecording, unexplained } from "./recordings.ts";
 
 /** `NEURON_DMEM_SCENARIOS=all` replays every scenario and every random workload out of process. */
@@ -168,4 +169,13 @@ test("without a compiler and an interpreter, what is missing is said", { skip },
     if (CC === undefined) delete process.env["CC"];
     else process.env["CC"] = CC;
   }
+});
+
+test("where no program can run under a fake, the command says so and ends with 1", { skip }, () => {
+  const self = "Deno" in globalThis ? [process.execPath, "run", "-A", "--no-check", "lib/cli/main.ts"] : [process.execPath, "lib/cli/main.ts"];
+  const words = ["conformance", "tests/golden/conformance/driver-2.24.7-trn1.json.gz", "--category", "free", "--out-of-process"];
+  const { code, stdout, stderr } = runCommand(["fake", "--arch", "trn1", "--", ...self, ...words]);
+  assert.equal(code, 1);
+  assert.equal(stdout, "");
+  assert.match(stderr, /^error: Cannot start a client under a fake device: .*already under a supervisor.*\nhint: .*without --out-of-process/);
 });

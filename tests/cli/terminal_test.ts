@@ -15,13 +15,14 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-terminal-"));
 after(() => rmSync(folder, { recursive: true }));
 const program = `${process.execPath} ${"Deno" in globalThis ? "run -A --no-check " : ""}lib/cli/main.ts`;
-const plainEnv = Object.fromEntries(Object.entries(process.env).filter(([name]) => !["NO_COLOR", "COLUMNS", "TERM"].includes(name)));
+/** Taken out with env(1): Deno's children get the parent's variables besides those they are given. */
+const without = ["NO_COLOR", "COLUMNS", "TERM"].flatMap((name) => ["-u", name]);
 
 const withoutScript = spawnSync("script", ["--version"]).status === 0 ? false : "script is not installed";
 
 /** Runs a shell command with the program as `$P`. */
 function shell(line: string, env: Readonly<Record<string, string>> = {}): { readonly code: number | null; readonly out: string; readonly err: string } {
-  const { status, stdout, stderr } = spawnSync("bash", ["--norc", "-c", line], { cwd: root, encoding: "utf8", env: { ...plainEnv, P: program, ...env } });
+  const { status, stdout, stderr } = spawnSync("env", [...without, `P=${program}`, ...Object.entries(env).map(([name, value]) => `${name}=${value}`), "bash", "--norc", "-c", line], { cwd: root, encoding: "utf8" });
   return { code: status, out: stdout, err: stderr };
 }
 

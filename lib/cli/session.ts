@@ -4,7 +4,7 @@ import { type Product, productOfTarget } from "../abi/architecture.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import { formatVersion } from "../driver/version.ts";
 import type { Neff } from "../neff/model.ts";
-import { openNeff, type PassingNeff } from "../neff/open_neff.ts";
+import type { PassingNeff } from "../neff/open_neff.ts";
 import { readNeff } from "../neff/read_neff.ts";
 import type { LogicalCore } from "../runtime/logical_core.ts";
 import { LARGEST_LOGICAL_SIZE } from "../runtime/logical_cores.ts";
@@ -76,7 +76,7 @@ export async function openSession(files: readonly string[], options: SessionOpti
   const neffs: Neff[] = [];
   for (const file of files) {
     progress?.phase(`reading ${basename(file)}`);
-    const passing = isLarge(file) ? open.use(await openNeff(file, { onProgress: progress?.update })) : undefined;
+    const passing = isLarge(file) ? open.use(await (await import("../neff/open_neff.ts")).openNeff(file, { onProgress: progress?.update })) : undefined;
     sources.push(passing);
     neffs.push(passing?.neff ?? await readNeff(file));
   }

@@ -1,4 +1,4 @@
-import { constants, crc32, inflateRawSync } from "node:zlib";
+import { crc32, gunzipWhole, zlib } from "../../ffi/codec.ts";
 import { NeffError } from "./error.ts";
 import { plainBytes, viewOf } from "./header.ts";
 import type { NeffLimits } from "./limits.ts";
@@ -87,8 +87,22 @@ export function gzipHeaderBytes(bytes: Uint8Array, at: number, base: number): nu
   return end > bytes.length ? undefined : end - at;
 }
 
+/** Payloads up to this are first tried as one sound stream; what a bomb of this size can unpack to does no harm. */
+const QUICK_BYTES = 256 * 1024;
+
+/** The result for one sound stream and padding, which nearly every small file is; undefined when it may be anything else. */
+function gunzipQuickly(payload: Uint8Array, { base, limits }: { base: number; limits: NeffLimits }): GzipResult | undefined {
+  if (payload.length > QUICK_BYTES || gzipHeaderBytes(payload, 0, base) === undefined) return undefined;
+  const cap = Math.min(inflateCap(payload.length, limits), limits.heldBytes);
+  const { end, length } = expectedEnd(payload, cap);
+  const tar = length > 0 ? gunzipWhole(payload.subarray(0, end)) : undefined;
+  return tar === undefined ? undefined : { tar: plainBytes(tar), streamBytes: end, streams: 1 };
+}
+
 /** Inflates a gzip payload in memory. `base` is its offset in the file, for errors. */
 export function gunzip(payload: Uint8Array, options: { base: number; limits: NeffLimits }): GzipResult {
+  const quick = gunzipQuickly(payload, options);
+  if (quick !== undefined) return quick;
   const { base, limits } = options;
   const pieces: Uint8Array[] = [];
   let at = 0;
@@ -127,7 +141,7 @@ function inflateInfo(
   input: Uint8Array,
   options: { chunkSize: number; maxOutputLength: number },
 ): { buffer: Uint8Array; used: number } {
-  const result = inflateRawSync(input, { ...options, info: true }) as unknown as InflateInfo;
+  const result = zlib().inflateRawSync(input, { ...options, info: true }) as unknown as InflateInfo;
   return { buffer: plainBytes(result.buffer), used: result.engine.bytesWritten };
 }
 
@@ -141,7 +155,7 @@ interface InflateLimits {
 /** One raw deflate stream beginning at `start`. */
 function inflateOne(payload: Uint8Array, start: number, options: InflateLimits): { buffer: Uint8Array; used: number } {
   const input = payload.subarray(start);
-  const expected = expectedLength(payload, options.cap);
+  const expected = expectedEnd(payload, options.cap).length;
   try {
     if (expected > 0) return inflateInfo(input, { chunkSize: expected, maxOutputLength: expected });
   } catch (error) {
@@ -159,24 +173,25 @@ function inflateOne(payload: Uint8Array, start: number, options: InflateLimits):
 }
 
 function inflatePrefix(input: Uint8Array, most: number): void {
+  const { constants, inflateRawSync } = zlib();
   inflateRawSync(input, { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: Math.max(1, most) });
 }
 
 /**
- * Length of the inflated data by the trailer at the end of the payload, 0 when it
- * is not plausible. The low byte of a tar's length is 0 and zero padding may
+ * Length of the inflated data by the trailer at the end of the payload and where that
+ * ends; 0 when it is not plausible. The low byte of a tar's length is 0 and zero padding may
  * follow, so the four candidates that end behind the last non-zero byte are tried.
  */
-function expectedLength(payload: Uint8Array, cap: number): number {
+function expectedEnd(payload: Uint8Array, cap: number): { readonly length: number; readonly end: number } {
   let last = payload.length - 1;
   while (last >= 0 && payload[last] === 0) last--;
   const view = viewOf(payload);
   for (let end = last + 1; end <= Math.min(last + 4, payload.length); end++) {
     if (end < 18) continue;
     const length = view.getUint32(end - 4, true);
-    if (length > 0 && length % 512 === 0 && length <= cap && length <= payload.length * DEFLATE_RATIO) return length;
+    if (length > 0 && length % 512 === 0 && length <= cap && length <= payload.length * DEFLATE_RATIO) return { length, end };
   }
-  return 0;
+  return { length: 0, end: 0 };
 }
 
 function codeOf(error: unknown): string {

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { crypto } from "../../ffi/codec.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import { assembleNeff } from "./assemble.ts";
 import { NeffError, withFile } from "./error.ts";
@@ -169,5 +169,5 @@ export function expectedHash(header: NeffHeader): string {
 }
 
 function payloadHash(payload: Uint8Array, header: NeffHeader): string {
-  return createHash(hashAlgorithm(header.pkgVersion)).update(payload).digest("hex");
+  return crypto().createHash(hashAlgorithm(header.pkgVersion)).update(payload).digest("hex");
 }

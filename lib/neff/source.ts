@@ -1,5 +1,4 @@
 import { type FileHandle, open } from "node:fs/promises";
-import { fileURLToPath } from "node:url";
 import { ArgumentError } from "../../ffi/error.ts";
 import { NeffError, type NeffErrorKind } from "./error.ts";
 import { plainBytes } from "./header.ts";
@@ -28,7 +27,7 @@ export async function openSource(source: NeffSource): Promise<ByteSource> {
     if (source.protocol !== "file:") {
       throw new ArgumentError(`Cannot read a NEFF from ${source.protocol} URLs`, { hint: "Give a path or a file URL." });
     }
-    return openFile(fileURLToPath(source));
+    return openFile(process.getBuiltinModule("node:url").fileURLToPath(source));
   }
   if (source instanceof Uint8Array) return bytesSource(plainBytes(source));
   if (source instanceof ArrayBuffer) return bytesSource(new Uint8Array(source));

@@ -4,7 +4,6 @@ import type { FileVariable, Neff } from "../neff/model.ts";
 import { payloadRange } from "../neff/npy.ts";
 import type { PassingNeff } from "../neff/open_neff.ts";
 import type { NeffSource } from "../neff/source.ts";
-import { streamMembers } from "../neff/stream.ts";
 import { NrtError } from "./errors.ts";
 
 /** A range of a member that goes to device memory. */
@@ -90,6 +89,7 @@ async function streamPayloads(copies: readonly PayloadCopy[], options: PayloadOp
       hint: 'Read it with retain: "all", or give load() the file as source.',
     });
   }
+  const { streamMembers } = await import("../neff/stream.ts");
   const waiting = Map.groupBy(copies, ({ member }) => member);
   for await (const { name, chunks } of streamMembers(options.source, { onProgress: options.onProgress })) {
     const here = waiting.get(name);

@@ -110,8 +110,18 @@ function lookalike(bytes: Uint8Array): string | undefined {
   if (sample.length > 0 && sample.every((byte) => byte === 0)) {
     return "It begins with zeros, as files do whose writing was interrupted.";
   }
-  const isText = sample.length > 0 && sample.every((byte) => byte >= 32 || byte === 9 || byte === 10 || byte === 13);
-  return isText ? "It looks like text." : undefined;
+  return isText(sample) ? "It looks like text." : undefined;
+}
+
+/** Whether the bytes are UTF-8 without control characters; the last character may be cut off. */
+function isText(sample: Uint8Array): boolean {
+  if (sample.length === 0 || !sample.every((byte) => byte >= 32 || byte === 9 || byte === 10 || byte === 13)) return false;
+  try {
+    new TextDecoder("utf-8", { fatal: true }).decode(sample, { stream: true });
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function notANeff(bytes: Uint8Array, reason: string, options: { status?: number; offset: number }): NeffError {
@@ -155,18 +165,18 @@ export function checkHeader(header: NeffHeader, bytes: Uint8Array, options: { fi
   const { fileBytes, base } = options;
   const strange = !looksLikeNeff(bytes);
   if (header.headerSize >= fileBytes) {
-    const reason = `header size ${header.headerSize} does not fit a file of ${fileBytes} bytes`;
+    const reason = `header size ${exact(bytes, O.headerSize)} does not fit a file of ${fileBytes} bytes`;
     if (strange) throw notANeff(bytes, reason, { offset: base + O.headerSize });
-    if (header.headerSize === HEADER_BYTES) throw cutShort(header, { fileBytes, base });
+    if (header.headerSize === HEADER_BYTES) throw cutShort(header, bytes, { fileBytes, base });
     throw new NeffError(reason, { kind: "damaged", where: { offset: base + O.headerSize } });
   }
   checkVersion(header, bytes, { base, strange });
   if (header.dataSize > fileBytes - HEADER_BYTES) {
-    const error = cutShort(header, { fileBytes, base });
+    const error = cutShort(header, bytes, { fileBytes, base });
     throw strange ? notANeff(bytes, error.reason, { offset: base + O.dataSize }) : error;
   }
   if (header.pkgVersion !== 1 && header.pkgVersion !== 2) {
-    const reason = `packager version ${header.pkgVersion}, only 1 and 2 exist`;
+    const reason = `packager version ${exact(bytes, O.pkgVersion)}, only 1 and 2 exist`;
     const place = { status: NRT_UNSUPPORTED_NEFF_VERSION, offset: base + O.pkgVersion };
     if (strange && header.headerSize !== HEADER_BYTES) throw notANeff(bytes, reason, place);
     throw new NeffError(`unsupported ${reason}`, {
@@ -180,11 +190,16 @@ export function checkHeader(header: NeffHeader, bytes: Uint8Array, options: { fi
   }
 }
 
+/** A field of 64 bits, to the last digit: in numbers of damaged headers those beyond 2^53 are round. */
+function exact(bytes: Uint8Array, offset: number): bigint {
+  return viewOf(bytes).getBigUint64(offset, true);
+}
+
 /** The payload is shorter than announced. */
-function cutShort(header: NeffHeader, options: { fileBytes: number; base: number }): NeffError {
+function cutShort(header: NeffHeader, bytes: Uint8Array, options: { fileBytes: number; base: number }): NeffError {
   const there = options.fileBytes - HEADER_BYTES;
   return new NeffError(
-    `the header announces ${header.dataSize} bytes of payload, the file has ${there} (${header.dataSize - there} missing)`,
+    `the header announces ${exact(bytes, O.dataSize)} bytes of payload, the file has ${there} (${exact(bytes, O.dataSize) - BigInt(there)} missing)`,
     {
       kind: "truncated",
       where: { offset: options.base + options.fileBytes },
@@ -197,7 +212,7 @@ function cutShort(header: NeffHeader, options: { fileBytes: number; base: number
 function checkVersion(header: NeffHeader, bytes: Uint8Array, options: { base: number; strange: boolean }): void {
   const { base, strange } = options;
   if (header.major > HIGHEST_MAJOR) {
-    const reason = `NEFF version ${header.major}.${header.minor} is not supported, accepted are 0.x to ${HIGHEST_MAJOR}.x`;
+    const reason = `NEFF version ${exact(bytes, O.major)}.${exact(bytes, O.minor)} is not supported, accepted are 0.x to ${HIGHEST_MAJOR}.x`;
     if (strange) throw notANeff(bytes, reason, { status: NRT_UNSUPPORTED_NEFF_VERSION, offset: base + O.major });
     throw new NeffError(reason, {
       kind: "unsupported",

@@ -68,13 +68,17 @@ const ERRNO: Readonly<Record<string, readonly [number, ...Text]>> = {
 };
 
 /**
- * Explains a code: `4`, `NRT_RESOURCE`, `RESOURCE`, `ENOMEM`. A bare number is a
- * runtime status. Undefined for one that does not exist.
+ * Explains a code: `4`, `NRT_RESOURCE`, `RESOURCE`, `ENOMEM`, `-12`. A bare number is a
+ * runtime status; a negative one, as kernels return it, and one that is no status, an errno.
+ * Undefined for one that does not exist.
  */
 export function explainCode(text: string): CodeExplanation | undefined {
   const word = text.trim().toUpperCase().replace(/^NRT_/, "");
-  const errno = ERRNO[word];
-  if (errno !== undefined) return { code: errno[0], name: word, kind: "errno", meaning: errno[1], causes: errno[2], advice: errno[3] };
+  const number = /^-?\d+$/.test(word) ? Number(word) : undefined;
+  const isStatus = number !== undefined && Object.values(NrtStatus).some((value) => value === number);
+  const named = number === undefined || isStatus ? word : Object.keys(ERRNO).find((name) => ERRNO[name]![0] === Math.abs(number)) ?? word;
+  const errno = ERRNO[named];
+  if (errno !== undefined) return { code: errno[0], name: named, kind: "errno", meaning: errno[1], causes: errno[2], advice: errno[3] };
   const entry = Object.entries(NrtStatus).find(([name, value]) => name.replace(/^NRT_/, "") === word || String(value) === word);
   if (entry === undefined) return undefined;
   const name = entry[0].replace(/^NRT_/, "");

@@ -120,8 +120,19 @@ export const LOG_RULES: readonly LogRule[] = [
   {
     cause: "no-device", status: 1,
     advice: ["Check that the driver is loaded (lsmod | grep neuron) and that /dev/neuron* exist; give them to the container with --device.", "`neuron-dmem devices` tells which of the two it is."],
-    pattern: /No neuron device available|\/dev\/neuron\d+[^\n]*[Nn]o such file|neuron_devices": null|cannot determine the number of available NeuronCores/,
+    pattern: /No neuron devices? (?:available|found)|\/dev\/neuron\d+[^\n]*[Nn]o such file|neuron_devices": null|cannot determine the number of available NeuronCores/,
     read: () => ({ meaning: "No Neuron device is visible to the process." }),
+  },
+  {
+    cause: "no-permission", status: 1,
+    advice: ["Run as a user who may open the node, or change its mode (udev rule, `chmod a+rw /dev/neuron*`); a container needs it with --device.", "`neuron-dmem devices` says it for each device."],
+    pattern: /\/dev\/neuron(\d+)[^\n]*(?:[Pp]ermission denied|EACCES)/,
+    read: (match) => ({ meaning: `The process may not open /dev/neuron${match[1]}.`, details: { device: Number(match[1]) } }),
+  },
+  {
+    cause: "remote-variables", status: 2, advice: ["`neuron-dmem plan FILE` names the variable and the subgraph it refers to; compile again."],
+    pattern: /Failed to resolve remote variables for subgraphs (\d+) to (\d+)|Failed to find remote variable/,
+    read: () => ({ meaning: "A variable of one subgraph refers to one of another that is not there." }),
   },
   {
     cause: "cores-not-available", status: 1,

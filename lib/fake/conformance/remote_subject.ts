@@ -69,14 +69,14 @@ async function firstConnection(listening: number, ended: Promise<string>): Promi
   for (;;) {
     const socket = acceptConnection(listening);
     if (socket !== -Errno.EAGAIN) return socket;
-    const outcome = await Promise.race([ended, new Promise<undefined>((resolve) => setTimeout(resolve, SEEK_MS))]);
+    const outcome = await Promise.race([ended, new Promise<undefined>((resolve) => setTimeout(() => resolve(undefined), SEEK_MS))]);
     if (outcome !== undefined) return outcome;
   }
 }
 
 function subjectOf(link: RemoteLink, listening: number, ended: Promise<unknown>): RemoteSubject {
   const links: RemoteLink[] = [link];
-  const connect = (parent: RemoteLink, pid: number) => {
+  const connect = (parent: RemoteLink, pid: number): RemoteLink => {
     const made = new RemoteLink(acceptChild(listening, pid), pid, (_pidfd, child) => lookAtGrandchild(parent, scratch, child));
     links.push(made);
     return made;

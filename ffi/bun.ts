@@ -1,6 +1,9 @@
-import { dlopen, FFIType, type Library, type Pointer, ptr, read, toArrayBuffer } from "bun:ffi";
+import type { FFIType, Library, Pointer } from "bun:ffi";
 import { NeuronError } from "./error.ts";
 import type { Native } from "./native.ts";
+
+/** A 64-bit result as a number where it fits one. Its type is known by number only. */
+const I64_FAST = "i64_fast" as unknown as FFIType.i64_fast;
 
 /** C declarations of the functions used, in Bun's types. `u32` for ioctl's request: writing a 32-bit register clears the upper half. */
 const SYMBOLS = {
@@ -21,27 +24,32 @@ const SYMBOLS = {
   // int fallocate(int fd, int mode, off_t offset, off_t len)
   fallocate: { args: ["i32", "i32", "i64", "i64"], returns: "i32" },
   // ssize_t pread(int fd, void *buf, size_t count, off_t offset)
-  pread: { args: ["i32", "ptr", "u64", "i64"], returns: FFIType.i64_fast },
+  pread: { args: ["i32", "ptr", "u64", "i64"], returns: I64_FAST },
   // ssize_t pwrite(int fd, const void *buf, size_t count, off_t offset)
-  pwrite: { args: ["i32", "ptr", "u64", "i64"], returns: FFIType.i64_fast },
+  pwrite: { args: ["i32", "ptr", "u64", "i64"], returns: I64_FAST },
   // ssize_t read(int fd, void *buf, size_t count)
-  read: { args: ["i32", "ptr", "u64"], returns: FFIType.i64_fast },
+  read: { args: ["i32", "ptr", "u64"], returns: I64_FAST },
   // ssize_t write(int fd, const void *buf, size_t count)
-  write: { args: ["i32", "ptr", "u64"], returns: FFIType.i64_fast },
+  write: { args: ["i32", "ptr", "u64"], returns: I64_FAST },
   // void *memmove(void *dest, const void *src, size_t n); what it returns is known
   memmove: { args: ["ptr", "ptr", "u64"], returns: "void" },
   // void *memset(void *s, int c, size_t n)
   memset: { args: ["ptr", "i32", "u64"], returns: "void" },
   // long syscall(long number, ...)
-  syscall: { args: ["i64", "i64", "i64", "i64", "i64", "i64", "i64"], returns: FFIType.i64_fast },
+  syscall: { args: ["i64", "i64", "i64", "i64", "i64", "i64", "i64"], returns: I64_FAST },
   // int *__errno_location(void)
   __errno_location: { args: [], returns: "ptr" },
 } as const;
 
 
+type BunFfi = typeof import("bun:ffi");
+
 /** Opens libc through `bun:ffi`. @throws {NeuronError} when no C library can be opened */
 export function createNative(): Native {
-  const { symbols } = openLibc();
+  // Not imported: the module has to load on other runtimes too.
+  const ffi = process.getBuiltinModule("bun:ffi") as unknown as BunFfi;
+  const { ptr, read, toArrayBuffer } = ffi;
+  const { symbols } = openLibc(ffi);
   const { open, close, ioctl, mmap, munmap, memfd_create, ftruncate, fallocate, pread, pwrite, memmove, memset, syscall } = symbols;
   const readFd = symbols.read;
   const writeFd = symbols.write;
@@ -89,7 +97,7 @@ function cString(text: string): Uint8Array {
   return new TextEncoder().encode(`${text}\0`);
 }
 
-function openLibc(): Library<typeof SYMBOLS> {
+function openLibc({ dlopen }: BunFfi): Library<typeof SYMBOLS> {
   let last: unknown;
   for (const name of ["libc.so.6", "libc.so", `libc.musl-${process.arch === "arm64" ? "aarch64" : "x86_64"}.so.1`]) {
     try {

@@ -18,6 +18,8 @@ export interface Pinned {
   readonly bytes: Uint8Array;
   /** All bytes, as a `DataView`. */
   readonly view: DataView;
+  /** The first `length` bytes: for large memory that is used from its beginning on. The collector counts every byte that a view covers. */
+  prefix?(length: number): DataView;
 }
 
 /** A place inside a `DataView`: where a struct at some address can be read and written without a copy. */
@@ -45,7 +47,9 @@ export function pinned(byteLength: number): Pinned {
   if (!Number.isSafeInteger(byteLength) || byteLength < 0) {
     throw new ArgumentError(`Cannot allocate ${byteLength} bytes: not a non-negative integer`);
   }
-  const buffer = (byteLength >= MAPPED_BYTES ? mappedBuffer(byteLength) : undefined) ?? new ArrayBuffer(Math.max(byteLength, MINIMUM_BYTES));
+  const mapped = byteLength >= MAPPED_BYTES ? mappedMemory(byteLength) : undefined;
+  if (mapped !== undefined) return mapped;
+  const buffer = new ArrayBuffer(Math.max(byteLength, MINIMUM_BYTES));
   const bytes = new Uint8Array(buffer, 0, byteLength);
   return {
     address: native().addressOf(new Uint8Array(buffer)),
@@ -56,19 +60,52 @@ export function pinned(byteLength: number): Pinned {
 }
 
 const unmapper = new FinalizationRegistry<{ readonly address: number; readonly byteLength: number }>(({ address, byteLength }) => void native().munmap(address, byteLength));
+/** Views keep the memory they cover. */
+const owners = new WeakMap<ArrayBuffer, MappedMemory>();
 
 /**
  * Zeroed pages of the system that take memory where they are touched, given back
- * when the buffer is no longer reachable. The collector does not count them, so a
- * large and mostly empty ring does not make it run. Undefined when there are none.
+ * when neither the object nor a view of it is reachable.
  */
-function mappedBuffer(byteLength: number): ArrayBuffer | undefined {
+class MappedMemory implements Pinned {
+  readonly address: number;
+  readonly byteLength: number;
+  #buffer: ArrayBuffer | undefined;
+
+  constructor(address: number, byteLength: number) {
+    this.address = address;
+    this.byteLength = byteLength;
+    unmapper.register(this, { address, byteLength });
+  }
+
+  get bytes(): Uint8Array {
+    return new Uint8Array(this.#whole());
+  }
+
+  get view(): DataView {
+    return new DataView(this.#whole());
+  }
+
+  prefix(length: number): DataView {
+    return new DataView(this.#cover(Math.min(length, this.byteLength)));
+  }
+
+  #whole(): ArrayBuffer {
+    return this.#buffer ??= this.#cover(this.byteLength);
+  }
+
+  #cover(length: number): ArrayBuffer {
+    const buffer = native().bufferAt(this.address, length);
+    owners.set(buffer, this);
+    return buffer;
+  }
+}
+
+/** Memory straight from the system; undefined when it has none, or none that a view could cover. */
+function mappedMemory(byteLength: number): Pinned | undefined {
   if (byteLength > VIEW_LIMIT) return undefined;
   const address = native().mmap(byteLength, Protection.READ | Protection.WRITE, MapFlag.PRIVATE | MapFlag.ANONYMOUS | MapFlag.NORESERVE, -1, 0);
-  if (address < 0) return undefined;
-  const buffer = native().bufferAt(address, byteLength);
-  unmapper.register(buffer, { address, byteLength });
-  return buffer;
+  return address < 0 ? undefined : new MappedMemory(address, byteLength);
 }
 
 /** Pinned memory that {@linkcode windowAt} knows: argument structs that a device in this process reads and writes. */

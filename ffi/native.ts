@@ -1,3 +1,5 @@
+import * as bun from "./bun.ts";
+import * as deno from "./deno.ts";
 import { NeuronError } from "./error.ts";
 
 /**
@@ -70,11 +72,7 @@ export class UnsupportedRuntimeError extends NeuronError {
 
 let opened: Native | undefined;
 
-const backend: { createNative(): Native } | undefined = "Bun" in globalThis
-  ? await import("./bun.ts")
-  : "Deno" in globalThis
-  ? await import("./deno.ts")
-  : undefined;
+const backend: { createNative(): Native } | undefined = "Bun" in globalThis ? bun : "Deno" in globalThis ? deno : undefined;
 
 /**
  * The native interface of this runtime; libc is opened at the first call.

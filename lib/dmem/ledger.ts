@@ -11,6 +11,8 @@ import type { Ledger, LedgerCounters, LedgerEntry, LedgerSnapshot } from "./type
 /** Ring capacity when nothing else is asked for, in entries. */
 export const DEFAULT_LEDGER_ENTRIES = 0x100000;
 
+/** How much of the ring is looked at to begin with. */
+const FIRST_VIEW_BYTES = 64 * 1024;
 const CHANNELS = 4;
 const CORES = 8;
 const TOTAL = UsageType.MAX;
@@ -168,7 +170,7 @@ export class MemoryLedger implements Ledger {
     const count = readU64(own, COUNT);
     const index = readU64(own, NEXT);
     const at = toIndex(index * ENTRY);
-    const ring = this.#ringView;
+    const ring = at + ENTRY <= this.#ringView.byteLength ? this.#ringView : this.#growView(at + ENTRY);
     const hint = readU64(view, base + D.hint);
     if (hint !== 0) this.#hints.retain(hint);
     if (count < max) writeU64(own, COUNT, count + 1);
@@ -199,9 +201,15 @@ export class MemoryLedger implements Ledger {
     };
   }
 
+  /** Looks at more of the ring: what nobody has written yet need not be covered. */
+  #growView(needed: number): DataView {
+    const ring = this.#ring!;
+    return this.#ringView = ring.prefix?.(Math.max(needed, 2 * this.#ringView.byteLength)) ?? ring.view;
+  }
+
   #useRing(ring: Pinned): void {
     this.#ring = ring;
-    this.#ringView = ring.view;
+    this.#ringView = ring.prefix?.(FIRST_VIEW_BYTES) ?? ring.view;
     writeU64(this.#view, ENTRIES, ring.address);
   }
 }

@@ -18,4 +18,8 @@ if (ready !== undefined || argv.length === 0) {
     // Nobody reads it, or the disk is full.
     process.exitCode = 1;
   }
-} else process.exitCode = await (await import("./program.ts")).runCli(argv);
+} else {
+  const { compiledProgram } = await import("./compiled.ts");
+  const program = await import(compiledProgram(argv[0]!) ?? "./program.ts") as typeof import("./program.ts");
+  process.exitCode = await program.runCli(argv);
+}

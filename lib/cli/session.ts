@@ -81,7 +81,8 @@ export async function openSession(files: readonly string[], options: SessionOpti
     neffs.push(passing?.neff ?? await readNeff(file));
   }
   const chosen = chooseDevice(neffs[0]!, options);
-  const neuron = openNeuron({ ...chosen, lnc: Math.min(LARGEST_LOGICAL_SIZE, Math.max(1, ...neffs.map(({ subgraphs }) => subgraphs.length))) });
+  // A fake made for this command has one device: nothing needs to be looked for.
+  const neuron = openNeuron({ ...chosen, device: chosen.device ?? 0, lnc: Math.min(LARGEST_LOGICAL_SIZE, Math.max(1, ...neffs.map(({ subgraphs }) => subgraphs.length))) });
   try {
     const logicalCore = coreOf(neuron, options.core);
     const before = snapshot(neuron, logicalCore);

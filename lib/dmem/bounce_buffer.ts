@@ -20,14 +20,13 @@ export class BounceBuffer {
   readonly address: number;
   /** Bytes. */
   readonly size: number = BOUNCE_BYTES;
-  /** All bytes. */
-  readonly bytes: Uint8Array;
   readonly #mapping: Mapping;
   readonly #context: MemoryContext;
   readonly #core: CoreState;
   readonly #node: number;
   readonly #record: ReturnType<typeof CopyBuffer.over>;
   #locked = false;
+  #bytes: Uint8Array | undefined;
 
   /** @throws the driver's error when the memory cannot be allocated or mapped; nothing stays allocated then */
   constructor(context: MemoryContext, core: CoreState) {
@@ -45,10 +44,14 @@ export class BounceBuffer {
       throw error;
     }
     this.#mapping = mapping;
-    this.bytes = this.#mapping.bytes(0, BOUNCE_BYTES);
     this.address = this.#mapping.address;
     this.#record = context.copyBufferRecord(core.index);
     this.#describe();
+  }
+
+  /** All bytes; a view is made when somebody needs one. */
+  get bytes(): Uint8Array {
+    return this.#bytes ??= this.#mapping.bytes(0, BOUNCE_BYTES);
   }
 
   /**

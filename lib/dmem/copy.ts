@@ -29,10 +29,7 @@ export function copyIn(memory: DmemHandle, data: HostData, offset: number): void
       case "zero-copy":
         return void context.device.zeroCopyIn(driverHandle(memory), start, asHostBuffer(data), { threshold: context.writeThreshold });
       case "staged":
-        return void logged(memory, "Failed to copy in buffer to dmem", () => {
-          const copy = stagedCopy(memory, offset, size);
-          stageIn(copy, new HostEnd(data, copy.bounce.address));
-        });
+        return void logged(memory, "Failed to copy in buffer to dmem", () => stageIn(stagedCopy(memory, offset, size), new HostEnd(data)));
     }
   });
 }
@@ -51,10 +48,7 @@ export function copyOut(memory: DmemHandle, data: HostData, offset: number): voi
       case "direct":
         return context.device.bufCopyOut(driverHandle(memory), start, asHostBuffer(data));
       case "staged":
-        return logged(memory, "Failed to copy out dmem to buffer", () => {
-          const copy = stagedCopy(memory, offset, size);
-          stageOut(copy, new HostEnd(data, copy.bounce.address));
-        });
+        return logged(memory, "Failed to copy out dmem to buffer", () => stageOut(stagedCopy(memory, offset, size), new HostEnd(data)));
     }
   });
 }

@@ -2,7 +2,6 @@ import { addressOf } from "../../ffi/memory.ts";
 import { native } from "../../ffi/native.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import type { HostBuffer } from "../driver/types.ts";
-import type { ChunkSink, ChunkSource } from "./staging.ts";
 
 /** Host bytes of a copy: a view, a buffer, or mapped memory by address. */
 export type HostData = ArrayBufferView | ArrayBuffer | { readonly address: number; readonly byteLength: number };
@@ -28,27 +27,27 @@ export function hostBytes(data: HostData): number {
  * Both ends of a staged copy over host bytes: one object per transfer, nothing per
  * chunk. Bytes go from address to address; the view is kept so that they stay.
  */
-export class HostEnd implements ChunkSource, ChunkSink {
+export class HostEnd {
   readonly #data: HostData;
   readonly #address: number;
-  readonly #bounce: number;
 
-  /** @param bounce address of the bounce buffer's byte 0 */
-  constructor(data: HostData, bounce: number) {
+  constructor(data: HostData) {
     this.#data = asHostBuffer(data);
     this.#address = ArrayBuffer.isView(this.#data) ? addressOf(this.#data) : (this.#data as { readonly address: number }).address;
-    this.#bounce = bounce;
   }
 
-  fill(_into: Uint8Array, at: number, position: number, length: number): number {
-    native().memmove(this.#bounce + at, this.#address + position, length);
+  /** Puts bytes from `position` on to an address: the end of a copy in. */
+  fillAt(address: number, position: number, length: number): number {
+    native().memmove(address, this.#address + position, length);
     return length;
   }
 
-  drain(_from: Uint8Array, at: number, position: number, length: number): void {
-    native().memmove(this.#address + position, this.#bounce + at, length);
+  /** Takes bytes from an address: the end of a copy out. */
+  drainAt(address: number, position: number, length: number): void {
+    native().memmove(this.#address + position, address, length);
   }
 
+  /** Host address of the bytes at `position`. */
   address(position: number): number {
     return this.#address + position;
   }

@@ -5,19 +5,26 @@ import type { NeuronDevice } from "../driver/types.ts";
 import { type BounceBuffer, HALF_BYTES } from "./bounce_buffer.ts";
 import { chunkSize, firstWaitHandle } from "./chunk_plan.ts";
 
-/** Where a staged copy takes bytes from. */
-export interface ChunkSource {
+/** Where a staged copy takes bytes from: something that writes into a view, or one that writes to an address. */
+export type ChunkSource = {
   /** Puts up to `length` bytes, those from `position` on, at `at` of `into`. Returns how many there were; fewer means the end. */
   fill(into: Uint8Array, at: number, position: number, length: number): number;
-}
+} | {
+  /** The same for an address of this process, which takes no view of the buffer. */
+  fillAt(address: number, position: number, length: number): number;
+};
 
-/** Where a staged copy puts bytes. */
-export interface ChunkSink {
-  /** Takes `length` bytes at `at` of `from`; they belong at `position`. */
-  drain(from: Uint8Array, at: number, position: number, length: number): void;
+/** Where a staged copy puts bytes: something that reads from a view, or one that reads from an address. */
+export type ChunkSink = {
   /** Host address of the bytes at `position`, so that the driver touches the pages early; 0 when there is none. */
   address(position: number): number;
-}
+} & ({
+  /** Takes `length` bytes at `at` of `from`; they belong at `position`. */
+  drain(from: Uint8Array, at: number, position: number, length: number): void;
+} | {
+  /** The same from an address of this process, which takes no view of the buffer. */
+  drainAt(address: number, position: number, length: number): void;
+});
 
 /** One staged copy. */
 export interface StagedCopy {
@@ -55,7 +62,8 @@ export function stageIn({ device, bounce, handle, start, size }: StagedCopy, sou
   try {
     while (done < size) {
       const wanted = Math.min(chunk, size - done);
-      const length = source.fill(bounce.bytes, options.sourceOffset, done, wanted);
+      const at = options.sourceOffset;
+      const length = "fillAt" in source ? source.fillAt(bounce.address + at, done, wanted) : source.fill(bounce.bytes, at, done, wanted);
       if (length > 0) {
         options.destinationOffset = start + done;
         wait = device.copyAsync(bounce.handle, handle, length, wait, options);
@@ -116,7 +124,8 @@ export function stageOut({ device, bounce, handle, start, size }: StagedCopy, si
   function drain(end: number, half: number): void {
     const length = end - delivered;
     if (length === 0) return;
-    sink.drain(bounce.bytes, half, delivered, length);
+    if ("drainAt" in sink) sink.drainAt(bounce.address + half, delivered, length);
+    else sink.drain(bounce.bytes, half, delivered, length);
     delivered = end;
   }
 }

@@ -1,4 +1,4 @@
-import { Worker } from "node:worker_threads";
+import type { Worker } from "node:worker_threads";
 import { AT, awaitChange, type DmaRing, dmaRing, isBefore, next, RING_SLOTS, slotOf, ThreadState } from "./dma_ring.ts";
 
 /**
@@ -13,6 +13,8 @@ export class DmaThread {
   #head = 0;
 
   constructor() {
+    // Few machines have such a thread; the others should not wait for the module.
+    const { Worker } = process.getBuiltinModule("node:worker_threads");
     this.#worker = new Worker(new URL("./dma_worker.ts", import.meta.url), { workerData: this.#ring.memory });
     this.#worker.unref();
   }

@@ -1,9 +1,10 @@
-import { explainFeatures, LOADER_FEATURE_MASK, readNeff, summarizeNeff } from "../neff/mod.ts";
+import { explainFeatures, LOADER_FEATURE_MASK, summarizeNeff } from "../neff/mod.ts";
 import { loadItems } from "../plan/footprint.ts";
 import { type Inspection, inspectNeff } from "../report/inspection.ts";
 import { grouped, humanSize } from "../report/size.ts";
 import { table } from "../report/table.ts";
 import { ExitCode } from "./failure.ts";
+import { readModel } from "./read_model.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
 /**
@@ -15,7 +16,7 @@ import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 export async function inspect(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
   const file = args[0]!;
   const asked = options["supportedFeatures"] as bigint | undefined;
-  const neff = await readNeff(file);
+  const neff = await readModel(file, { verifyHash: true });
   const facts = inspectNeff(neff, {
     summary: summarizeNeff(neff, file),
     features: explainFeatures(neff.header.featureBits, asked ?? LOADER_FEATURE_MASK),

@@ -1,11 +1,11 @@
 import { open, readFile } from "node:fs/promises";
-import { readNeff } from "../neff/mod.ts";
 import { planNeff } from "../plan/build.ts";
 import type { Plan } from "../plan/plan.ts";
 import { decodePlanFile, encodePlanFile, PLAN_MAGIC, type PlanFile } from "../plan/plan_file.ts";
 import { planRecord } from "../plan/plan_record.ts";
 import { type PlannedSubgraph, type PlanReport, planText } from "../report/plan_report.ts";
 import { write } from "./pack.ts";
+import { readModel } from "./read_model.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
 /**
@@ -28,7 +28,7 @@ export async function plan(terminal: Terminal, args: readonly string[], options:
 /** The plans of a model, or of a plan file: that one ends with its magic. */
 async function readPlans(file: string): Promise<PlanFile> {
   if (await endsWithMagic(file)) return decodePlanFile(await readFile(file));
-  const neff = await readNeff(file);
+  const neff = await readModel(file);
   return { target: neff.target, plans: planNeff(neff) };
 }
 

@@ -1,19 +1,32 @@
 import { writeFile } from "node:fs/promises";
 import { NeuronError } from "../../ffi/error.ts";
-import { type Compression, packFolder } from "../neff/mod.ts";
+import { type Compression, describeLocation, NeffError, packFolder, parseNeff } from "../neff/mod.ts";
 import type { PackOutput } from "../report/json_output.ts";
 import { humanSize } from "../report/size.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
-/** `pack FOLDER FILE`: a model from the files of a folder. @throws {NeuronError} for a file that cannot be written */
+/** `pack FOLDER FILE`: a model from the files of a folder. @throws {NeuronError} for files that make no model, and a file that cannot be written */
 export async function pack(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<void> {
   const [folder, file] = args as [string, string];
   const { bytes, added, removed, unchanged } = await packFolder(folder, { compression: options["compression"] as Compression | undefined });
+  checkModel(bytes, folder);
   await write(file, bytes);
   if (options["json"] === true) return printJson(terminal, { folder, file, fileBytes: bytes.length, added, removed, unchanged } satisfies PackOutput);
   terminal.print(`${file}  ${humanSize(bytes.length)}, ${unchanged ? "the content that was unpacked" : "new content under a uuid of its own"}`);
   for (const name of added) terminal.print(`  added ${name}`);
   for (const name of removed) terminal.print(`  removed ${name}`);
+}
+
+/** What no reader would take is better not written. */
+function checkModel(bytes: Uint8Array, folder: string): void {
+  try {
+    parseNeff(bytes);
+  } catch (error) {
+    if (!(error instanceof NeffError)) throw error;
+    throw new NeuronError(`Cannot pack ${folder}: its files make no model, ${error.reason} (${describeLocation(error.where)})`, {
+      hint: "unpack writes a folder that pack takes: neff.json, a kelf file, and a folder per subgraph.", cause: error, details: error.details,
+    });
+  }
 }
 
 /** Writes a file a command was asked for. @throws {NeuronError} when that is not possible */

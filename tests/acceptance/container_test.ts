@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { existsSync, mkdirSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { command, commandJson } from "../support/cli.ts";
 import { type Dialect, type HandFile, type HandModel, membersOf, modelByHand, neffByHand, npyByHand } from "./by_hand.ts";
 import { testFolder } from "./folder.ts";
@@ -81,4 +83,20 @@ test("a table is called by the word of its definition when it is loaded", async 
   const { subgraphs } = await commandJson<{ subgraphs: { variables: { name: string; type: string; address: string | null }[] }[] }>("load", put("tables.neff", modelByHand({ ...model, subgraphs: [tables] })));
   const words = subgraphs[0]!.variables.filter(({ name }) => "abc".includes(name)).map(({ type, address }) => [type, address]);
   assert.deepEqual(words, [["ptr-table", null], ["dge-table", null], ["list", null]]);
+});
+
+test("pack writes only what can be read again, and an error of unpack names the file", async () => {
+  const path = put("whole.neff", modelByHand(model));
+  const folder = join(dirname(path), "members");
+  const packed = join(dirname(path), "packed.neff");
+  assert.equal((await command("unpack", path, folder)).code, 0);
+  rmSync(join(folder, "sg00", "def.json"));
+  const { code, err } = await command("pack", folder, packed);
+  assert.equal(code, 1);
+  assert.match(err, /^error: Cannot pack .*: its files make no model, definition "sg00\/def\.json" is not in the archive \(sg00\/def\.json\)\nhint: /);
+  assert.ok(!existsSync(packed));
+  mkdirSync(join(folder, "empty"));
+  const evil = put("evil.neff", neffByHand([...membersOf(model), ["a//b", "x"]], { dialect: "pax-overrides" }));
+  assert.match((await command("unpack", evil, join(dirname(path), "evil"))).err, new RegExp(`Cannot read ${evil}: member "a//b" has an empty step`));
+  assert.ok(!existsSync(join(dirname(path), "evil")));
 });

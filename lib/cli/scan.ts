@@ -1,5 +1,6 @@
 import { geometries, type Product } from "../abi/architecture.ts";
 import { scanPaths, type Target } from "../neff/mod.ts";
+import { planNeff } from "../plan/build.ts";
 import { scanText } from "../report/scan_report.ts";
 import { ExitCode } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
@@ -13,6 +14,7 @@ export async function scan(terminal: Terminal, args: readonly string[], options:
   const report = await scanPaths(args, {
     target: targetOf(options["target"] as string | undefined),
     all: options["all"] === true,
+    check: planNeff,
     onResult: () => progress.update(++done),
   });
   progress.stop();

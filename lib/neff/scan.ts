@@ -1,6 +1,7 @@
 import { lstat, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { dmaReferences } from "./engine.ts";
+import { NeuronError } from "../../ffi/error.ts";
 import { describeLocation, NeffError, type NeffErrorKind, type NeffLocation } from "./error.ts";
 import { TARGET_FAMILIES } from "./kelf.ts";
 import type { NeffLimits } from "./limits.ts";
@@ -40,6 +41,8 @@ export interface ScanOptions {
   /** Scan every file of a folder, not only those named like NEFFs. */
   readonly all?: boolean | undefined;
   readonly limits?: Partial<NeffLimits> | undefined;
+  /** What else a good file has to stand, such as being planned: throws a `NeuronError` when it does not. */
+  readonly check?: ((neff: Neff) => unknown) | undefined;
   /** Called after each file. */
   readonly onResult?: ((result: ScanResult) => void) | undefined;
 }
@@ -63,11 +66,18 @@ export async function scanFile(path: string, options: ScanOptions = {}): Promise
     const retain = (fileBytes ?? 0) > HELD_FILE_BYTES ? "definitions" : "all";
     const neff = await readNeff(path, { limits: options.limits, retain });
     const outside = lookAtEngines(neff);
+    options.check?.(neff);
     return verdictOf(path, neff, { outside, target: options.target });
   } catch (error) {
     if (error instanceof NeffError) return faultOf(path, error, fileBytes);
+    if (error instanceof NeuronError) return faultOf(path, unfit(error), fileBytes);
     throw error;
   }
+}
+
+/** What a check found, as a fault of the file. */
+function unfit({ message, hint, details }: NeuronError): NeffError {
+  return new NeffError(message, { kind: "invalid-definition", hint, details });
 }
 
 /** Parses every engine file; counts references that leave their variable. */

@@ -100,3 +100,12 @@ test("pack writes only what can be read again, and an error of unpack names the 
   assert.match((await command("unpack", evil, join(dirname(path), "evil"))).err, new RegExp(`Cannot read ${evil}: member "a//b" has an empty step`));
   assert.ok(!existsSync(join(dirname(path), "evil")));
 });
+
+test("scan calls a model that cannot be planned what it is", async () => {
+  const remote = put("remote.neff", modelByHand({ target: "cayman", subgraphs: [{ ...PLAIN, "x{1}": { type: "remote", var_id: 4 } }], files: model.files ?? [] }));
+  const { code, out } = await command("scan", remote, "--json");
+  assert.equal(code, 1);
+  const { results } = JSON.parse(out) as { results: { verdict: string; ok: boolean; reason: string }[] };
+  assert.deepEqual([results[0]?.verdict, results[0]?.ok], ["invalid-definition", false]);
+  assert.match(results[0]?.reason ?? "", /Failed to resolve remote variables for subgraphs 0 to 0: "x\{1\}" refers to subgraph 1/);
+});

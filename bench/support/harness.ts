@@ -24,6 +24,8 @@ export interface Row {
   readonly garbage: number | null;
   /** Bytes moved per operation, for rates. */
   readonly bytes?: number;
+  /** Bytes of memory it took at most, for whole processes. */
+  readonly memory?: number;
   /** The most the ratio may be (or the least for `atLeast`). */
   readonly target?: string;
   readonly met?: boolean;
@@ -46,6 +48,9 @@ export interface RowOptions {
   readonly within?: number;
   /** Garbage per operation must not exceed this many bytes. */
   readonly garbageAtMost?: number;
+  /** Bytes of memory it took at most; and what that must not exceed. */
+  readonly memory?: number;
+  readonly memoryAtMost?: number;
   /** Bytes moved per operation. */
   readonly bytes?: number;
   /** How many operations one call of the function does (default 1). */
@@ -115,6 +120,7 @@ export class Suite {
       bench: this.#name, name, label: options.label ?? "host", p50, p99, min, garbage,
       ...(floorP50 === undefined || options.floor === undefined ? {} : { floor: options.floor, ratio: compared / floorP50 }),
       ...(options.bytes === undefined ? {} : { bytes: options.bytes }),
+      ...(options.memory === undefined ? {} : { memory: options.memory }),
       ...verdict(compared, garbage, floorP50, options),
       ...(options.limit === undefined ? {} : { limit: options.limit }),
     };
@@ -173,6 +179,9 @@ function verdict(p50: number, garbage: number | null, floor: number | undefined,
   if (floor !== undefined && options.overFloor !== undefined) parts.push([`≤ floor + ${options.overFloor} ns`, p50 - floor <= options.overFloor]);
   if (options.within !== undefined) parts.push([`≤ ${options.within} ns`, p50 <= options.within]);
   if (options.garbageAtMost !== undefined && garbage !== null) parts.push([`≤ ${options.garbageAtMost} B garbage`, garbage <= options.garbageAtMost]);
+  if (options.memory !== undefined && options.memoryAtMost !== undefined) {
+    parts.push([`≤ ${options.memoryAtMost / 2 ** 20} MiB memory`, options.memory <= options.memoryAtMost]);
+  }
   return parts.length === 0 ? {} : { target: parts.map(([text]) => text).join(", "), met: parts.every(([, met]) => met) };
 }
 

@@ -5,7 +5,7 @@ const MIB = 2 ** 20;
 const BLOCK = 8 * MIB;
 
 /** Bytes that look like bfloat16 weights: a random low byte, a high byte of few values. Deflate takes about a fifth off. */
-function weights(): Uint8Array<ArrayBuffer> {
+export function weights(): Uint8Array<ArrayBuffer> {
   const block = new Uint32Array(BLOCK / 4);
   let state = 0x9e3779b9;
   for (let i = 0; i < block.length; i++) {

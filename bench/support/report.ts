@@ -28,12 +28,12 @@ export function reportTable(report: BenchReport): string {
     row.bench, row.name, row.label, time(row.p50), time(row.p99),
     row.bytes === undefined ? "" : `${(row.bytes / row.p50).toFixed(row.bytes / row.p50 < 10 ? 2 : 1)} GB/s`,
     row.ratio === undefined ? "floor" : `${row.ratio.toFixed(2)} ×`,
-    row.garbage === null ? "?" : `${row.garbage} B`,
+    row.memory !== undefined ? `${(row.memory / 2 ** 20).toFixed(0)} MiB` : row.garbage === null ? "" : `${row.garbage} B`,
     row.target === undefined ? "" : `${row.target} ${row.met === true ? "ok" : "MISSED"}`,
   ]);
   const columns = [
     { title: "bench" }, { title: "what" }, { title: "on" }, { title: "p50", align: "right" as const }, { title: "p99", align: "right" as const },
-    { title: "rate", align: "right" as const }, { title: "to floor", align: "right" as const }, { title: "garbage", align: "right" as const }, { title: "target" },
+    { title: "rate", align: "right" as const }, { title: "to floor", align: "right" as const }, { title: "garbage or memory", align: "right" as const }, { title: "target" },
   ];
   return `${report.runtime}, ${report.cpu}, ${report.cores} cores, ${report.date}\n\n${table(columns, rows)}`;
 }

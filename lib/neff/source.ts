@@ -18,7 +18,7 @@ export interface ByteSource {
 }
 
 /** Bytes per read of a file that passes by. */
-const READ_BYTES = 256 * 1024;
+const READ_BYTES = 128 * 1024;
 
 /** Opens a source. Throws a `NeffError` for a file that is missing, not readable or no regular file. */
 export async function openSource(source: NeffSource): Promise<ByteSource> {
@@ -73,7 +73,8 @@ function fileSource(path: string, handle: FileHandle, size: number): ByteSource 
     name: path,
     size,
     read: async (offset, length) => {
-      const buffer = new Uint8Array(Math.max(0, Math.min(length, size - offset)));
+      // Not cleared first: what is not filled is cut off below.
+      const buffer = plainBytes(Buffer.allocUnsafeSlow(Math.max(0, Math.min(length, size - offset))));
       let filled = 0;
       while (filled < buffer.length) {
         const { bytesRead } = await handle.read(buffer, filled, Math.min(buffer.length - filled, 1 << 30), offset + filled).catch(

@@ -1,6 +1,6 @@
 import { createHash, type Hash } from "node:crypto";
 import { pipeline, Readable } from "node:stream";
-import { crc32, createInflateRaw } from "node:zlib";
+import { crc32, createInflateRaw, type ZlibOptions } from "node:zlib";
 import { NeffError, withFile } from "./error.ts";
 import { compareTrailer, cutOff, gzipHeaderBytes, inflateCap, isGzip, tooLarge } from "./gzip.ts";
 import { checkHeader, checkLength, decodeHeader, HEADER_BYTES, looksLikeNeff, plainBytes, viewOf } from "./header.ts";
@@ -22,6 +22,11 @@ import {
 
 /** Bytes per piece the inflater gives out. */
 const INFLATE_BYTES = 256 * 1024;
+/**
+ * Bytes that may wait before and behind the inflater. It works on another thread: with
+ * something to take and room to put it, it goes on while the reader uses a piece.
+ */
+const AHEAD = { writableHighWaterMark: 1024 * 1024, readableHighWaterMark: 2 * 1024 * 1024 };
 /** Longest gzip header that is looked for. */
 const GZIP_HEADER_BYTES = 64 * 1024;
 
@@ -195,7 +200,7 @@ async function measureTail(pass: Pass, from: number): Promise<void> {
 async function* inflateOne(pass: Pass, from: number): AsyncGenerator<Uint8Array, number> {
   const end = pass.offset + pass.length;
   const cap = inflateCap(pass.length, pass.limits);
-  const inflate = createInflateRaw({ chunkSize: INFLATE_BYTES });
+  const inflate = createInflateRaw({ chunkSize: INFLATE_BYTES, ...AHEAD } as ZlibOptions);
   // Errors of either side surface in the loop below, which ends the pipeline too.
   pipeline(Readable.from(stored(pass, from), { objectMode: true, highWaterMark: 2 }), inflate, () => {});
   let crc = 0;

@@ -29,7 +29,7 @@ const ALONE: ReadonlySet<string> = new Set(["load", "resolve", "inspect", "plan"
  */
 export function compiledProgram(
   command: string,
-  root: string = import.meta.dirname.slice(0, -"lib/cli".length),
+  root: string = (import.meta.dirname ?? "").slice(0, -"lib/cli".length),
   runtime: string | undefined = process.versions["bun"],
 ): string | undefined {
   if (runtime === undefined || !ALONE.has(command)) return undefined;

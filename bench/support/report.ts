@@ -25,7 +25,7 @@ export function makeReport(rows: readonly Row[]): BenchReport {
 /** The rows as a table: time, ratio to the floor, garbage, verdict. */
 export function reportTable(report: BenchReport): string {
   const rows = report.rows.map((row) => [
-    row.bench, row.name, row.label, time(row.p50), time(row.p99),
+    row.bench, row.name, row.label, timeText(row.p50), timeText(row.p99),
     row.bytes === undefined ? "" : `${(row.bytes / row.p50).toFixed(row.bytes / row.p50 < 10 ? 2 : 1)} GB/s`,
     row.ratio === undefined ? "floor" : `${row.ratio.toFixed(2)} ×`,
     row.memory !== undefined ? `${(row.memory / 2 ** 20).toFixed(0)} MiB` : row.garbage === null ? "" : `${row.garbage} B`,
@@ -38,7 +38,8 @@ export function reportTable(report: BenchReport): string {
   return `${report.runtime}, ${report.cpu}, ${report.cores} cores, ${report.date}\n\n${table(columns, rows)}`;
 }
 
-function time(nanoseconds: number): string {
+/** Nanoseconds in a readable unit. */
+export function timeText(nanoseconds: number): string {
   if (nanoseconds < 1e3) return `${nanoseconds.toFixed(nanoseconds < 10 ? 2 : 0)} ns`;
   if (nanoseconds < 1e6) return `${(nanoseconds / 1e3).toFixed(2)} µs`;
   if (nanoseconds < 1e9) return `${(nanoseconds / 1e6).toFixed(2)} ms`;

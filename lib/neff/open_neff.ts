@@ -37,6 +37,8 @@ export interface PassingNeff extends AsyncDisposable {
   readonly neff: Neff;
   /** What the NEFF was opened from: for a second pass over constants that went by before the definitions. */
   readonly source: NeffSource;
+  /** Name of the file, for messages; undefined for bytes without one. */
+  readonly file: string | undefined;
   /**
    * Lets the rest pass by and hands out the constants in it; once. When it ends, the
    * archive was whole and has every constant. @throws {NeffError}
@@ -88,6 +90,7 @@ interface PassingParts {
 class Passing implements PassingNeff {
   neff!: Neff;
   readonly source: NeffSource;
+  readonly file: string | undefined;
   readonly #parts: PassingParts;
   readonly #stream: AsyncGenerator<MemberStream, StreamSummary>;
   #members = new Map<string, Member>();
@@ -101,6 +104,7 @@ class Passing implements PassingNeff {
     this.#parts = parts;
     this.#room = parts.keptBytes;
     this.source = parts.source;
+    this.file = parts.file;
     this.#stream = passMembers(parts.bytes, parts.place, { limits: parts.limits, onProgress: parts.onProgress });
   }
 
@@ -189,12 +193,17 @@ class Passing implements PassingNeff {
     }
     const member: Member = { name, size, offset, mode, bytes: null, head };
     this.#put(member);
+    const { file } = this;
     return {
       member,
       async *chunks() {
         yield head;
         if (rest.length > 0) yield rest;
-        yield* pieces;
+        try {
+          yield* pieces;
+        } catch (error) {
+          throw named(error, file);
+        }
       },
     };
   }

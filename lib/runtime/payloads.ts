@@ -1,7 +1,8 @@
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { Dmem } from "../dmem/types.ts";
-import type { FileVariable, Neff } from "../neff/model.ts";
-import { payloadRange } from "../neff/npy.ts";
+import { NeffError, withFile } from "../neff/error.ts";
+import type { FileVariable, Member, Neff } from "../neff/model.ts";
+import { type PayloadRange, payloadRange } from "../neff/npy.ts";
 import type { PassingNeff } from "../neff/open_neff.ts";
 import type { NeffSource } from "../neff/source.ts";
 import { NrtError } from "./errors.ts";
@@ -66,11 +67,20 @@ export async function copyPayloads(neff: Neff, copies: readonly PayloadCopy[], o
 export async function copyPassing(passing: PassingNeff, copies: readonly PayloadCopy[], keep: () => void): Promise<readonly PayloadCopy[]> {
   const waiting = Map.groupBy(copies, ({ member }) => member);
   for await (const { member, chunks } of passing.rest()) {
-    const here = (waiting.get(member.name) ?? []).map((copy) => (copy.variable === undefined ? copy : { ...copy, ...payloadRange(copy.variable, member) }));
+    const here = (waiting.get(member.name) ?? []).map((copy) => (copy.variable === undefined ? copy : { ...copy, ...rangeIn(copy.variable, member, passing.file) }));
     waiting.delete(member.name);
     await copyChunks(chunks(), here, keep);
   }
   return [...waiting.values()].flat();
+}
+
+/** Where a constant's payload lies; an error names the file. */
+function rangeIn(variable: FileVariable, member: Member, file: string | undefined): PayloadRange {
+  try {
+    return payloadRange(variable, member);
+  } catch (error) {
+    throw error instanceof NeffError && file !== undefined ? withFile(error, file) : error;
+  }
 }
 
 /** Gives every piece of a member to the copies that want of it. */

@@ -22,7 +22,7 @@ export async function run(suite: Suite): Promise<void> {
     argument.core = 2;
     argument.type = 10;
     return kernel.ioctl(-1, REQUEST, memory.address);
-  }, { floor: "bare ioctl, fails with EBADF", ...(system.runtime === "bun" ? { overFloor: 25 } : {}), garbageAtMost: 0 });
+  }, { floor: "bare ioctl, fails with EBADF", ...(system.runtime === "bun" ? { overFloor: 25, garbageAtMost: 0 } : {}) });
   await suite.row("read 3 fields of a struct view", () => argument.size + argument.channel + argument.handle, { within: 10, garbageAtMost: 0 });
 }
 

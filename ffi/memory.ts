@@ -70,7 +70,8 @@ const owners = new WeakMap<ArrayBuffer, MappedMemory>();
 class MappedMemory implements Pinned {
   readonly address: number;
   readonly byteLength: number;
-  #buffer: ArrayBuffer | undefined;
+  #bytes: Uint8Array | undefined;
+  #view: DataView | undefined;
 
   constructor(address: number, byteLength: number) {
     this.address = address;
@@ -79,19 +80,15 @@ class MappedMemory implements Pinned {
   }
 
   get bytes(): Uint8Array {
-    return new Uint8Array(this.#whole());
+    return this.#bytes ??= new Uint8Array(this.view.buffer as ArrayBuffer);
   }
 
   get view(): DataView {
-    return new DataView(this.#whole());
+    return this.#view ??= new DataView(this.#cover(this.byteLength));
   }
 
   prefix(length: number): DataView {
     return new DataView(this.#cover(Math.min(length, this.byteLength)));
-  }
-
-  #whole(): ArrayBuffer {
-    return this.#buffer ??= this.#cover(this.byteLength);
   }
 
   #cover(length: number): ArrayBuffer {

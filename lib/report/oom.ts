@@ -67,17 +67,17 @@ export function reportText(report: OutOfMemoryReport): string {
 export function adviceSentences(report: OutOfMemoryReport): readonly [string, string, string] {
   const state = report.hbms.find(({ hbm }) => hbm === report.hbm);
   const gaps = state?.chunks === undefined ? undefined : freeGaps(state, state.chunks);
-  return [holderSentence(report, state), gapSentence(report, gaps), changeSentence(report, gaps, state)];
+  return [holderSentence(report, state, gaps), gapSentence(report, gaps), changeSentence(report, gaps, state)];
 }
 
-function holderSentence(report: OutOfMemoryReport, state: HbmState | undefined): string {
+function holderSentence(report: OutOfMemoryReport, state: HbmState | undefined, gaps: readonly FreeGap[] | undefined): string {
   const totals = overall(report.cores);
   const core = [...report.cores].sort((a, b) => sumUsage(b.usage) - sumUsage(a.usage))[0];
   const holder = report.holders[0];
   const capacity = state === undefined ? "" : ` of ${formatBytes(state.size)}`;
   if (core === undefined || sumUsage(totals) === 0) {
     return holder === undefined
-      ? `This process holds nothing in HBM ${report.hbm}: other processes or the driver fill it.`
+      ? `This process holds nothing in HBM ${report.hbm}${state !== undefined && freeBytes(gaps ?? []) * 2 > state.size ? "" : ": other processes or the driver fill it"}.`
       : `${describe(holder)} holds most of HBM ${report.hbm}, with ${formatBytes(holder.bytes)}.`;
   }
   const usage = core.usage.indexOf(Math.max(...core.usage));
@@ -85,17 +85,21 @@ function holderSentence(report: OutOfMemoryReport, state: HbmState | undefined):
   return `Core ${core.core} holds most: ${formatBytes(sumUsage(core.usage))}${capacity}, mainly ${usageLabels[usage]} (${formatBytes(core.usage[usage] ?? 0)})${largest}.`;
 }
 
+function freeBytes(gaps: readonly FreeGap[]): number {
+  return gaps.reduce((sum, { size }) => sum + size, 0);
+}
+
 function gapSentence(report: OutOfMemoryReport, gaps: readonly FreeGap[] | undefined): string {
   if (gaps === undefined) return `The largest free gap in HBM ${report.hbm} is not known: the driver did not list its chunks.`;
   const largest = largestGap(gaps);
   if (largest === undefined) return `HBM ${report.hbm} has no free gap at all.`;
-  const free = gaps.reduce((sum, { size }) => sum + size, 0);
+  const free = freeBytes(gaps);
   return `The largest free gap in HBM ${report.hbm} has ${formatBytes(largest.size)}, of ${formatBytes(free)} free in ${gaps.length} gap(s); ${formatBytes(report.size)} were asked for.`;
 }
 
 function changeSentence(report: OutOfMemoryReport, gaps: readonly FreeGap[] | undefined, state: HbmState | undefined): string {
   const { size, alignment } = report;
-  const free = (gaps ?? []).reduce((sum, gap) => sum + gap.size, 0);
+  const free = freeBytes(gaps ?? []);
   const largest = largestGap(gaps ?? [])?.size ?? 0;
   const most = state === undefined ? 0 : largestGap(freeGaps(state, []))?.size ?? 0;
   if (most > 0 && size > most) return `Split it: no allocation on this device can exceed ${formatBytes(most)}.`;

@@ -24,10 +24,11 @@ export function makeReport(rows: readonly Row[]): BenchReport {
 
 /** The rows as a table: time, ratio to the floor, garbage, verdict. */
 export function reportTable(report: BenchReport): string {
+  const floors = new Set(report.rows.map(({ bench, floor }) => `${bench} ${floor}`));
   const rows = report.rows.map((row) => [
     row.bench, row.name, row.label, timeText(row.p50), timeText(row.p99),
     row.bytes === undefined ? "" : `${(row.bytes / row.p50).toFixed(row.bytes / row.p50 < 10 ? 2 : 1)} GB/s`,
-    row.ratio === undefined ? "floor" : `${row.ratio.toFixed(2)} ×`,
+    row.ratio === undefined ? (floors.has(`${row.bench} ${row.name}`) ? "floor" : "") : `${row.ratio.toFixed(2)} ×`,
     row.memory !== undefined ? `${(row.memory / 2 ** 20).toFixed(0)} MiB` : row.garbage === null ? "" : `${row.garbage} B`,
     row.target === undefined ? "" : `${row.target} ${row.met === true ? "ok" : "MISSED"}`,
   ]);

@@ -20,22 +20,29 @@ const KMALLOC_LIMIT = 4 * 2 ** 20;
  * range that cannot be pinned is −ENOMEM; what came before it has been moved.
  */
 function pinAndMove(call: Call, { chunk, offset, buffer, size, toDevice }: Transfer): number {
-  let step = Math.min(STEP_BYTES, size);
+  // Memory of this process is moved in one go at the end: nobody can look in between.
+  const whole = call.memory.direct === true;
   const piece = { chunk, offset, buffer, size: 0, toDevice };
-  for (let done = 0; done < size;) {
+  let step = Math.min(STEP_BYTES, size);
+  let result = 0;
+  let done = 0;
+  while (done < size) {
     const at = buffer + done;
     const length = step === size - done ? step : step - (at % PAGE_BYTES);
-    if (probe(call.memory, at, length, !toDevice) !== 0) return -Errno.ENOMEM;
-    const result = moveSync(call, chunk.core, length, NOTHING);
-    if (result !== 0) return result;
+    result = probe(call.memory, at, length, !toDevice) === 0 ? moveSync(call, chunk.core, length, NOTHING) : -Errno.ENOMEM;
+    if (result !== 0) break;
     piece.offset = offset + done;
     piece.buffer = at;
     piece.size = length;
-    if (transfer(call, piece, STEP_BYTES) !== 0) return -Errno.ENOMEM;
+    if (!whole && transfer(call, piece, STEP_BYTES) !== 0) return -Errno.ENOMEM;
     done += length;
     step = Math.min(step, size - done);
   }
-  return 0;
+  if (!whole || done === 0) return result;
+  piece.offset = offset;
+  piece.buffer = buffer;
+  piece.size = done;
+  return transfer(call, piece, STEP_BYTES) === 0 ? result : -Errno.ENOMEM;
 }
 
 /** The bytes are moved behind the engine's back, without a closure for each piece. */

@@ -6,6 +6,7 @@ export * from "./u64.ts";
 export * from "./ioctl.ts";
 export * from "./native.ts";
 export * from "./memory.ts";
+export * from "./move.ts";
 export * from "./mapping.ts";
 export * from "./kernel.ts";
 export * from "./layout.ts";

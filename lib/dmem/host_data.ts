@@ -1,5 +1,5 @@
 import { addressOf } from "../../ffi/memory.ts";
-import { native } from "../../ffi/native.ts";
+import { moveBytes } from "../../ffi/move.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import type { HostBuffer } from "../driver/types.ts";
 
@@ -38,13 +38,13 @@ export class HostEnd {
 
   /** Puts bytes from `position` on to an address: the end of a copy in. */
   fillAt(address: number, position: number, length: number): number {
-    native().memmove(address, this.#address + position, length);
+    moveBytes(address, this.#address + position, length);
     return length;
   }
 
   /** Takes bytes from an address: the end of a copy out. */
   drainAt(address: number, position: number, length: number): void {
-    native().memmove(this.#address + position, address, length);
+    moveBytes(this.#address + position, address, length);
   }
 
   /** Host address of the bytes at `position`. */

@@ -2,14 +2,18 @@ import { Errno } from "../../ffi/errno.ts";
 import { NeuronError } from "../../ffi/error.ts";
 import { Mapping } from "../../ffi/mapping.ts";
 import { addressOf } from "../../ffi/memory.ts";
+import { moveBytes } from "../../ffi/move.ts";
 import { FallocateMode, MapFlag, MemfdFlag, native, Protection } from "../../ffi/native.ts";
 import { checkResult } from "../../ffi/system_error.ts";
 import type { DmaThread } from "./dma_thread.ts";
+import { FreshPages } from "./fresh_pages.ts";
 
 /** Length of the file: every device physical address is below it. */
 export const BACKING_BYTES = 2 ** 48;
 /** The device is seen through windows of this size; below the 4 GiB limit of a view. */
 const WINDOW_BYTES = 2 ** 30;
+/** From here on a range of fresh pages is written and read through the descriptor. */
+const FRESH_BYTES = 4096;
 /** Windows kept mapped at once. */
 const WINDOW_LIMIT = 128;
 /** What `startCopy` gives when the bytes are there already. */
@@ -25,6 +29,7 @@ const NAME = "neuron-dmem-fake";
 export class Backing {
   #fd = -1;
   #closed = false;
+  readonly #fresh = new FreshPages();
   readonly #windows = new Map<number, Mapping>();
   #recentIndex = -1;
   #recent: Mapping | undefined;
@@ -91,7 +96,7 @@ export class Backing {
     this.#thread?.drain();
     for (let done = 0; done < length;) {
       const step = withinWindow(address + done, length - done);
-      native().memmove(this.at(address + done), from + done, step);
+      this.#put(address + done, from + done, step);
       done += step;
     }
   }
@@ -101,7 +106,7 @@ export class Backing {
     this.#thread?.drain();
     for (let done = 0; done < length;) {
       const step = withinWindow(address + done, length - done);
-      native().memmove(into + done, this.at(address + done), step);
+      this.#get(address + done, into + done, step);
       done += step;
     }
   }
@@ -109,18 +114,14 @@ export class Backing {
   /** Copies `length` bytes inside the device, lowest first. */
   copy(from: number, to: number, length: number): void {
     this.#thread?.drain();
-    this.#copy(from, to, length, native().memmove);
+    this.#copy(from, to, length, undefined);
   }
 
   /** Like `copy`, by the DMA thread where there is one: the bytes are there after `settle` with the number returned. */
   startCopy(from: number, to: number, length: number): number {
-    const thread = this.#thread;
-    if (thread?.running !== true) {
-      this.#copy(from, to, length, native().memmove);
-      return NOTHING_STARTED;
-    }
-    this.#copy(from, to, length, thread.start);
-    return thread.started;
+    const thread = this.#thread?.running === true ? this.#thread : undefined;
+    this.#copy(from, to, length, thread);
+    return thread?.started ?? NOTHING_STARTED;
   }
 
   /** Waits for a copy of `startCopy`. */
@@ -128,19 +129,37 @@ export class Backing {
     if (started !== NOTHING_STARTED) this.#thread!.wait(started);
   }
 
-  #copy(from: number, to: number, length: number, move: (destination: number, source: number, length: number) => void): void {
+  #copy(from: number, to: number, length: number, thread: DmaThread | undefined): void {
     for (let done = 0; done < length;) {
       const step = withinWindow(to + done, withinWindow(from + done, length - done));
       const source = this.at(from + done);
-      move(this.at(to + done), source, step);
+      if (thread === undefined) this.#put(to + done, source, step);
+      else thread.start(this.at(to + done), source, step);
       done += step;
     }
+  }
+
+  /** Stores bytes of this process. What must hold: the range lies in one window. */
+  #put(address: number, from: number, length: number): void {
+    if (length >= FRESH_BYTES) {
+      const fresh = this.#fresh.has(address, length);
+      this.#fresh.use(address, length);
+      if (fresh && native().pwrite(this.fd, from, length, address) === length) return;
+    }
+    moveBytes(this.at(address), from, length);
+  }
+
+  /** Reads bytes into this process. Pages nobody has written are not made for it. What must hold: the range lies in one window. */
+  #get(address: number, into: number, length: number): void {
+    if (length >= FRESH_BYTES && this.#fresh.has(address, length) && native().pread(this.fd, into, length, address) === length) return;
+    moveBytes(into, this.at(address), length);
   }
 
   /** Gives the pages of `[address, address + length)` back to the system; they read as zero afterwards. */
   discard(address: number, length: number): void {
     if (this.#fd < 0) return;
     this.#thread?.drain();
+    this.#fresh.release(address, length);
     checkResult(
       native().fallocate(this.#fd, FallocateMode.PUNCH_HOLE | FallocateMode.KEEP_SIZE, address, length),
       "fallocate", { details: { address, length } },

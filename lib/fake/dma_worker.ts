@@ -1,10 +1,9 @@
 /** The thread that moves the bytes of asynchronous copies: it shares the address space, so an address is all it needs. */
 import { workerData } from "node:worker_threads";
-import { native } from "../../ffi/native.ts";
+import { moveBytes } from "../../ffi/move.ts";
 import { AT, awaitChange, dmaRing, next, slotOf, ThreadState } from "./dma_ring.ts";
 
 const { control, copies } = dmaRing(workerData as SharedArrayBuffer);
-const system = native();
 
 /** Moves one copy after the other until one of a negative length ends it. */
 function run(): void {
@@ -13,7 +12,7 @@ function run(): void {
     const slot = slotOf(done);
     const length = copies[slot + 2]!;
     if (length < 0) return;
-    system.memmove(copies[slot]!, copies[slot + 1]!, length);
+    moveBytes(copies[slot]!, copies[slot + 1]!, length);
     done = next(done);
     Atomics.store(control, AT.TAIL, done);
     Atomics.notify(control, AT.TAIL);

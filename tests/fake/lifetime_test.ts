@@ -231,6 +231,7 @@ test("a machine that is closed takes its processes, descriptors and windows with
   assert.deepEqual([fakeMappings().length, descriptorCount()], [maps, fds], "a device nobody used costs nothing");
   const handle = client.alloc(MIB);
   client.write(handle, 0, pattern(MIB));
+  client.write(handle, 0, pattern(100));
   assert.ok(fakeMappings().length > maps && descriptorCount() > fds);
   const mapping = client.process.mmap(client.fd, MIB, BOTH, MapFlag.SHARED, client.pa(handle)) as Mapping;
   assert.deepEqual(mapping.bytes().slice(0, 100), pattern(100));

@@ -12,7 +12,7 @@ import { FreshPages } from "./fresh_pages.ts";
 export const BACKING_BYTES = 2 ** 48;
 /** The device is seen through windows of this size; below the 4 GiB limit of a view. */
 const WINDOW_BYTES = 2 ** 30;
-/** From here on a range of fresh pages is written and read through the descriptor. */
+/** A page: from here on a range of fresh pages is written and read through the descriptor. */
 const FRESH_BYTES = 4096;
 /** Windows kept mapped at once. */
 const WINDOW_LIMIT = 128;
@@ -142,7 +142,9 @@ export class Backing {
   /** Stores bytes of this process. What must hold: the range lies in one window. */
   #put(address: number, from: number, length: number): void {
     if (length >= FRESH_BYTES) {
-      const fresh = this.#fresh.has(address, length);
+      // What is written piece by piece ends and goes on in the middle of a page.
+      const partial = (FRESH_BYTES - address % FRESH_BYTES) % FRESH_BYTES;
+      const fresh = this.#fresh.has(address + partial, length - partial);
       this.#fresh.use(address, length);
       if (fresh && native().pwrite(this.fd, from, length, address) === length) return;
     }

@@ -11,6 +11,8 @@ export type NeffSource = string | URL | Uint8Array | ArrayBuffer | Blob;
 export interface ByteSource {
   /** For messages; undefined for bytes in memory. */
   readonly name: string | undefined;
+  /** Path of a file, for whoever reads it on his own; undefined for everything else. */
+  readonly path?: string | undefined;
   readonly size: number;
   /** Up to `length` bytes at `offset`; fewer only at the end. */
   read(offset: number, length: number): Promise<Uint8Array>;
@@ -71,6 +73,7 @@ async function openFile(path: string): Promise<ByteSource> {
 function fileSource(path: string, handle: FileHandle, size: number): ByteSource {
   return {
     name: path,
+    path,
     size,
     read: async (offset, length) => {
       // Not cleared first: what is not filled is cut off below.

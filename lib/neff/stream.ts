@@ -4,6 +4,7 @@ import { crc32, createInflateRaw, type ZlibOptions } from "node:zlib";
 import { NeffError, withFile } from "./error.ts";
 import { compareTrailer, cutOff, gzipHeaderBytes, inflateCap, isGzip, tooLarge } from "./gzip.ts";
 import { checkHeader, checkLength, decodeHeader, HEADER_BYTES, looksLikeNeff, plainBytes, viewOf } from "./header.ts";
+import { inflateApart, type Inflated, NoThreadError } from "./inflate_thread.ts";
 import { limitsWith, type NeffLimits } from "./limits.ts";
 import { memberName, refuseRepeated } from "./members.ts";
 import { explainBareTar, hashAlgorithm, locateNeff, type NeffPlace, type ParseOptions } from "./read.ts";
@@ -27,6 +28,8 @@ const INFLATE_BYTES = 256 * 1024;
  * something to take and room to put it, it goes on while the reader uses a piece.
  */
 const AHEAD = { writableHighWaterMark: 1024 * 1024, readableHighWaterMark: 2 * 1024 * 1024 };
+/** Stored bytes from which a thread of its own is worth its start, some tens of milliseconds. */
+const THREAD_BYTES = 16 * 1024 * 1024;
 /** Longest gzip header that is looked for. */
 const GZIP_HEADER_BYTES = 64 * 1024;
 
@@ -200,6 +203,50 @@ async function measureTail(pass: Pass, from: number): Promise<void> {
 async function* inflateOne(pass: Pass, from: number): AsyncGenerator<Uint8Array, number> {
   const end = pass.offset + pass.length;
   const cap = inflateCap(pass.length, pass.limits);
+  const pieces = inflated(pass, from, end);
+  let result: Inflated;
+  try {
+    for (;;) {
+      const step = await pieces.next();
+      if (step.done === true) {
+        result = step.value;
+        break;
+      }
+      pass.tarBytes += step.value.length;
+      if (pass.tarBytes > cap) throw tooLarge(pass.limits, pass.length, from);
+      yield step.value;
+    }
+  } catch (error) {
+    throw streamFault(error, { from, end });
+  } finally {
+    await pieces.return(undefined as never);
+  }
+  const { used, length, crc } = result;
+  const at = from + used;
+  const trailer = await pass.source.read(at, Math.min(8, end - at));
+  if (trailer.length < 8) throw cutOff("its trailer is incomplete", end);
+  const view = viewOf(trailer);
+  compareTrailer({ crc: view.getUint32(0, true), length: view.getUint32(4, true) }, { crc, length, offset: at });
+  return at + 8;
+}
+
+/** What comes out of the deflate stream at `from`: from a thread of its own when that is worth its start. */
+async function* inflated(pass: Pass, from: number, end: number): AsyncGenerator<Uint8Array, Inflated> {
+  const { path } = pass.source;
+  if (path === undefined || pass.hash !== undefined || end - from < THREAD_BYTES) return yield* inflatedHere(pass, from);
+  const onRead = (bytes: number) => {
+    pass.done = Math.max(pass.done, from + bytes - pass.offset);
+    pass.onProgress?.(pass.done, pass.length);
+  };
+  try {
+    return yield* inflateApart({ path, from, end }, onRead);
+  } catch (error) {
+    if (!(error instanceof NoThreadError)) throw error;
+    return yield* inflatedHere(pass, from);
+  }
+}
+
+async function* inflatedHere(pass: Pass, from: number): AsyncGenerator<Uint8Array, Inflated> {
   const inflate = createInflateRaw({ chunkSize: INFLATE_BYTES, ...AHEAD } as ZlibOptions);
   // Errors of either side surface in the loop below, which ends the pipeline too.
   pipeline(Readable.from(stored(pass, from), { objectMode: true, highWaterMark: 2 }), inflate, () => {});
@@ -209,21 +256,12 @@ async function* inflateOne(pass: Pass, from: number): AsyncGenerator<Uint8Array,
     for await (const chunk of inflate as AsyncIterable<Uint8Array>) {
       crc = crc32(chunk, crc);
       length += chunk.length;
-      pass.tarBytes += chunk.length;
-      if (pass.tarBytes > cap) throw tooLarge(pass.limits, pass.length, from);
       yield plainBytes(chunk);
     }
-  } catch (error) {
-    throw streamFault(error, { from, end });
   } finally {
     inflate.destroy();
   }
-  const at = from + inflate.bytesWritten;
-  const trailer = await pass.source.read(at, Math.min(8, end - at));
-  if (trailer.length < 8) throw cutOff("its trailer is incomplete", end);
-  const view = viewOf(trailer);
-  compareTrailer({ crc: view.getUint32(0, true), length: view.getUint32(4, true) }, { crc, length, offset: at });
-  return at + 8;
+  return { used: inflate.bytesWritten, length, crc };
 }
 
 function streamFault(error: unknown, place: { from: number; end: number }): unknown {

@@ -9,8 +9,8 @@ import type { ChildMode, ChildReport } from "./support/load_child.ts";
 
 const MIB = 2 ** 20;
 /** Bytes of the constant; `NEURON_DMEM_BENCH_LOAD_BYTES=4294967296` is the size that is promised for. */
-const BYTES = Number(process.env["NEURON_DMEM_BENCH_LOAD_BYTES"] ?? 256 * MIB);
-const RUNS = BYTES > 2 ** 30 ? 2 : 5;
+const BYTES = Number(process.env["NEURON_DMEM_BENCH_LOAD_BYTES"] ?? 1024 * MIB);
+const RUNS = BYTES > 2 ** 29 ? 2 : 5;
 
 /** Loading one large constant from a gzip file onto a fake, against inflating the same file and keeping nothing; in processes of their own. */
 export async function run(suite: Suite): Promise<void> {

@@ -8,13 +8,14 @@ import type { InflateJob, InflateMessage } from "./inflate_thread.ts";
 /** Bytes of a buffer, and how many there are. */
 const BUFFER_BYTES = 1024 * 1024;
 const BUFFERS = 4;
-/** Bytes per piece the inflater gives out, and that may wait before and behind it. */
+/** Bytes per piece the inflater takes and gives out, and that may wait before and behind it. */
+const READ_BYTES = 1024 * 1024;
 const INFLATE_BYTES = 256 * 1024;
-const AHEAD = { writableHighWaterMark: 1024 * 1024, readableHighWaterMark: 1024 * 1024 };
+const AHEAD = { writableHighWaterMark: 2 * READ_BYTES, readableHighWaterMark: 1024 * 1024 };
 
 const port = parentPort!;
 const { path, from, end } = workerData as InflateJob;
-const input = createReadStream(path, { start: from, end: end - 1, highWaterMark: INFLATE_BYTES });
+const input = createReadStream(path, { start: from, end: end - 1, highWaterMark: READ_BYTES });
 const inflate = createInflateRaw({ chunkSize: INFLATE_BYTES, ...AHEAD } as ZlibOptions);
 const free = Array.from({ length: BUFFERS }, () => new ArrayBuffer(BUFFER_BYTES));
 let stopped = false;
@@ -33,7 +34,7 @@ function say(message: InflateMessage, ...buffers: ArrayBuffer[]): void {
 /** A buffer nobody is using. */
 async function buffer(): Promise<Uint8Array<ArrayBuffer>> {
   while (free.length === 0 && !stopped) await new Promise<void>((resolve) => wake = resolve);
-  return new Uint8Array(free.pop() ?? 0);
+  return new Uint8Array(free.pop() ?? new ArrayBuffer(0));
 }
 
 /** Inflates until the stream ends, or nobody wants more. */

@@ -8,6 +8,7 @@ import { openDevice } from "../lib/driver/mod.ts";
 import { createFake } from "../lib/fake/machine.ts";
 import type { FakeOptions } from "../lib/fake/options.ts";
 import type { Suite } from "./support/harness.ts";
+import { twoThreads } from "./support/two_threads.ts";
 
 const MIB = 2 ** 20;
 /** Bytes per copy; `NEURON_DMEM_BENCH_COPY_SIZES` replaces them. */
@@ -15,6 +16,7 @@ const SIZES = process.env["NEURON_DMEM_BENCH_COPY_SIZES"]?.split(",").map(Number
 /** From here on the rates are promised. */
 const LARGE = MIB;
 const COLD_LIMIT = "a request whose code was driven out of the cache by the copy before it takes 8 µs";
+const SHORT_LIMIT = "few chunks leave little to overlap, and every line crosses from one core's cache to the other's: two threads in C are hardly faster";
 const STAGED_LIMIT = "the runtime's two halves, without a device, are the row above: the buffer makes the working set half as large again";
 
 /** Moving bytes between host and device, every way there is, against one memcpy between the same kinds of memory. */
@@ -28,24 +30,28 @@ export async function run(suite: Suite): Promise<void> {
     const rate = { bytes: size, milliseconds: size > 100 * MIB ? 1500 : 400 };
     await suite.row(floorOf(size), () => target.set(bytes), { ...rate, label: "host" });
     await suite.row(floorOf(size, "out"), () => bytes.set(target), { ...rate, label: "host" });
-    if (size >= LARGE) await suite.row(`through two halves, plain, ${sizeName(size)}`, throughHalves(bytes, reference), { ...rate, label: "host", floor: floorOf(size) });
+    if (size >= LARGE) await halves(suite, bytes, reference, rate);
     await ways(suite, bytes, rate);
   }
 }
 
-/** What staging is without a device: every chunk copied into a half of a buffer and out of it, the halves in turns. */
-function throughHalves(bytes: Uint8Array, reference: Mapping): () => void {
+/** What staging is without a device: every chunk copied into a half of a buffer and out of it, the halves in turns, by one thread and by two. */
+async function halves(suite: Suite, bytes: Uint8Array, reference: Mapping, rate: Rate): Promise<void> {
   const system = native();
-  const bounce = sharedMemory(2 * MIB);
+  using bounce = sharedMemory(2 * MIB);
   const source = addressOf(bytes);
   const chunk = chunkSize(bytes.length);
-  return () => {
+  const common = { ...rate, label: "host", floor: floorOf(bytes.length) } as const;
+  await suite.row(`through two halves, plain, ${sizeName(bytes.length)}`, () => {
     for (let at = 0, half = 0; at < bytes.length; at += chunk, half = MIB - half) {
       const length = Math.min(chunk, bytes.length - at);
       system.memmove(bounce.address + half, source + at, length);
       system.memmove(reference.address + at, bounce.address + half, length);
     }
-  };
+  }, common);
+  using pipeline = twoThreads();
+  if (pipeline === undefined) return;
+  await suite.row(`through two halves, two threads in C, ${sizeName(bytes.length)}`, () => pipeline.copy(reference.address, bounce.address, source, bytes.length, chunk), common);
 }
 
 /** One memcpy between host memory and memory of the device's kind, in one of the two directions. */
@@ -78,7 +84,7 @@ async function ways(suite: Suite, bytes: Uint8Array, rate: Rate): Promise<void> 
   if (large) {
     await onDevice(size, { dmaThread: true }, { zeroCopy: false }, async (memory) => {
       memory.copyIn(bytes);
-      const limit = size < 16 * MIB ? "two or a few chunks leave nothing to overlap" : cpus().length < 2 ? "one processor" : undefined;
+      const limit = size < 64 * MIB ? SHORT_LIMIT : cpus().length < 2 ? "one processor" : undefined;
       await suite.row(`staged in ${sizeName(size)}, DMA thread`, () => memory.copyIn(bytes), { ...common, atLeast: 0.75, limit });
       await suite.row(`staged out ${sizeName(size)}, DMA thread`, () => memory.copyOut(bytes), { ...out, atLeast: 0.75, limit });
     });

@@ -68,6 +68,9 @@ async function realReferences(suite: Suite, c: ReturnType<typeof compileC>): Pro
   await suite.row(`many, ${operations} references of real models`, () => {
     for (const { table, ids, ranges, into } of sets) resolveAddresses(table, ids, ranges, into);
   }, { operations, floor, atMost: MANY, garbageAtMost: 0 });
+  await suite.row(`one at a time, ${operations} references of real models`, () => {
+    for (const { table, ids, ranges, into } of sets) oneByOne(table, { ids, ...ranges, into });
+  }, { operations, floor, atMost: ONE, garbageAtMost: 0 });
 }
 
 /** A subgraph's references; its variables lie end to end, without a device. */
@@ -98,7 +101,7 @@ interface References {
 }
 
 function oneByOne(table: MemRefTable, { ids, offsets, lengths, into }: References): void {
-  for (let index = 0; index < REFERENCES; index++) into[index] = resolveAddress(table, ids[index]!, offsets[index]!, lengths[index]!);
+  for (let index = 0; index < ids.length; index++) into[index] = resolveAddress(table, ids[index]!, offsets[index]!, lengths[index]!);
 }
 
 function sumOf(offsets: Float64Array, lengths: Float64Array, into: Float64Array): void {

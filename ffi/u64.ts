@@ -4,6 +4,7 @@ import { ArgumentError, NeuronError } from "./error.ts";
 export type Id64 = number | bigint;
 
 const TWO_32 = 2 ** 32;
+const PER_TWO_32 = 2 ** -32;
 /** Values at or above this in the high half make a u64 unsafe as a number: 2^53 / 2^32. */
 const HIGH_LIMIT = 2 ** 21;
 
@@ -37,7 +38,8 @@ export function writeU64(view: DataView, offset: number, value: number): void {
   // `| 0` keeps the low 32 bits, as an integer to the runtime. A store of a double or a fraction makes JavaScriptCore
   // leave its inlined code for good, at many times the cost.
   view.setInt32(offset, value | 0, true);
-  view.setInt32(offset + 4, (value / TWO_32) | 0, true);
+  // A product is exact here too, and much faster than a quotient.
+  view.setInt32(offset + 4, (value * PER_TWO_32) | 0, true);
 }
 
 /** Reads a little-endian i64 as a number. @throws {UnsafeIntegerError} outside ±(2^53 − 1) */

@@ -28,7 +28,7 @@ export function reportTable(report: BenchReport): string {
   const rows = report.rows.map((row) => [
     row.bench, row.name, row.label, timeText(row.p50), timeText(row.p99),
     row.bytes === undefined ? "" : `${(row.bytes / row.p50).toFixed(row.bytes / row.p50 < 10 ? 2 : 1)} GB/s`,
-    row.ratio === undefined ? (floors.has(`${row.bench} ${row.name}`) ? "floor" : "") : `${row.ratio.toFixed(2)} ×`,
+    row.over !== undefined ? `+ ${row.over.toFixed(0)} ns` : row.ratio === undefined ? (floors.has(`${row.bench} ${row.name}`) ? "floor" : "") : `${row.ratio.toFixed(2)} ×`,
     row.memory !== undefined ? `${(row.memory / 2 ** 20).toFixed(0)} MiB` : row.garbage === null ? "" : `${row.garbage} B`,
     row.target === undefined ? "" : `${row.target} ${row.met === true ? "ok" : "MISSED"}`,
   ]);

@@ -20,7 +20,7 @@ export interface ByteSource {
 }
 
 /** Bytes per read of a file that passes by. */
-const READ_BYTES = 128 * 1024;
+const READ_BYTES = 512 * 1024;
 
 /** Opens a source. Throws a `NeffError` for a file that is missing, not readable or no regular file. */
 export async function openSource(source: NeffSource): Promise<ByteSource> {

@@ -55,7 +55,7 @@ export function memRefAt(varId: number): number {
 /** Fresh records for a plan: type, size, id, dtype and shape copied, address unset, in no table yet. */
 export function memRefTable(plan: Plan): MemRefTable {
   const { count } = plan;
-  const records = pinned(MemRef.byteLength * count);
+  const records = pinned(MemRef.byteLength * count, "whole");
   const set = pinned(HashTable.byteLength + HashNode.byteLength * MEM_REF_BUCKETS);
   writeU64(set.view, HEAD.size, MEM_REF_BUCKETS);
   writeU64(set.view, HEAD.sizeMask, MEM_REF_BUCKETS - 1);

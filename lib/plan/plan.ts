@@ -105,7 +105,7 @@ export class PlanWriter implements RecordSink {
   constructor(parts: PlanParts) {
     this.#parts = parts;
     this.#used = planBytes(parts.count);
-    const memory = pinned(this.#used + 64 * parts.count + 1024);
+    const memory = pinned(this.#used + 64 * parts.count + 1024, "whole");
     this.bytes = memory.bytes;
     this.view = memory.view;
     writeU64(this.view, HEADER.localScratchpadSize, parts.localScratchpadBytes);
@@ -193,7 +193,7 @@ export class PlanWriter implements RecordSink {
   #room(size: number, alignment: number): void {
     this.#used = Math.ceil(this.#used / alignment) * alignment;
     if (this.#used + size <= this.bytes.length) return;
-    const larger = pinned(Math.ceil((this.#used + size) * 1.5));
+    const larger = pinned(Math.ceil((this.#used + size) * 1.5), "whole");
     larger.bytes.set(this.bytes);
     this.bytes = larger.bytes;
     this.view = larger.view;

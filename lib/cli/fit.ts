@@ -101,7 +101,7 @@ function usedOf(texts: readonly string[] | undefined): FitOptions["used"] {
 
 function scratchpadOf(text: string | undefined): FitOptions["scratchpad"] {
   if (text === undefined || text === "contiguous") return text as "contiguous" | undefined;
-  if (/^\d+$/.test(text)) return Number(text) * 2 ** 20;
+  if (/^\d+$/.test(text) && Number(text) > 0) return Number(text) * 2 ** 20;
   throw new ArgumentError(`Cannot use "${text}" as a scratchpad page`, { hint: "Write MiB, such as 512 or 2048, or contiguous." });
 }
 

@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { lstat, rename, rm, writeFile } from "node:fs/promises";
 import { NeuronError } from "../../ffi/error.ts";
 import { type Compression, describeLocation, NeffError, packFolder, parseNeff } from "../neff/mod.ts";
 import type { PackOutput } from "../report/json_output.ts";
@@ -29,12 +29,27 @@ function checkModel(bytes: Uint8Array, folder: string): void {
   }
 }
 
-/** Writes a file a command was asked for. @throws {NeuronError} when that is not possible */
+/**
+ * Writes a file a command was asked for: beside its place first, so that a full disk leaves
+ * what was there. @throws {NeuronError} when that is not possible
+ */
 export async function write(file: string, bytes: Uint8Array | string): Promise<void> {
+  const beside = await isReplaceable(file) ? `${file}.${process.pid}.part` : file;
   try {
-    await writeFile(file, bytes);
+    await writeFile(beside, bytes);
+    if (beside !== file) await rename(beside, file);
   } catch (error) {
+    if (beside !== file) await rm(beside, { force: true });
     const { code, message } = error as NodeJS.ErrnoException;
-    throw new NeuronError(`Cannot write ${file}: ${message}`, { details: { errno: code }, cause: error });
+    throw new NeuronError(`Cannot write ${file}: ${message.replaceAll(beside, file)}`, { details: { errno: code }, cause: error });
+  }
+}
+
+/** Whether a name is free or that of a regular file: links, pipes and devices are written where they are. */
+async function isReplaceable(file: string): Promise<boolean> {
+  try {
+    return (await lstat(file)).isFile();
+  } catch {
+    return true;
   }
 }

@@ -1,3 +1,4 @@
+import { ArgumentError } from "../../ffi/error.ts";
 import { type Kernel, linuxKernel } from "../../ffi/kernel.ts";
 import { geometries, type Product, productOfTarget, type Target } from "../abi/architecture.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
@@ -29,9 +30,15 @@ export interface OpenNeuronOptions extends Omit<ContextOptions, "kernel" | "devi
   readonly kernel?: Kernel | undefined;
 }
 
+function checkLayers(layers: unknown): void {
+  if (layers === undefined || (Array.isArray(layers) && layers.every((layer) => typeof layer === "object" && layer !== null))) return;
+  throw new ArgumentError("Cannot open Neuron devices under these layers: they are no list of layers", { hint: "For example layers: [limit(2 * GiB), leaks()]." });
+}
+
 /**
  * Opens Neuron devices: `/dev/neuron0` where there is one, or a fake.
  *
+ * @throws {ArgumentError} for layers that are none
  * @throws {NrtError} NRT_INVALID when there is no device and no fake was asked for, with one line of advice
  * @throws {DeviceOpenError} when a node cannot be opened
  *
@@ -40,6 +47,7 @@ export interface OpenNeuronOptions extends Omit<ContextOptions, "kernel" | "devi
  * using buffer = neuron.core(0).alloc(4096, { usage: "WEIGHT" });
  */
 export function openNeuron(options: OpenNeuronOptions = {}): Neuron {
+  checkLayers(options.layers);
   const env = options.env ?? process.env;
   const machine = options.kernel === undefined ? fakeMachine(options, env) : undefined;
   try {

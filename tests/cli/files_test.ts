@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { after, test } from "node:test";
@@ -180,4 +180,23 @@ test("unpack and pack give a model that loads the same; a changed one gets a uui
   const nowhere = await command("pack", files, join(folder, "no", "such", "x.neff"));
   assert.match(nowhere.err, /^error: Cannot write .*x\.neff/);
   assert.equal(nowhere.code, 1);
+});
+
+test("a file that cannot be written whole leaves what was there, and nothing beside it", async () => {
+  const files = join(folder, "unpacked-again");
+  await commandJson("unpack", SAMPLE, files);
+  const place = join(folder, "place");
+  mkdirSync(place);
+  const target = join(place, "x.neff");
+  writeFileSync(target, "before");
+  assert.equal((await command("pack", files, target)).code, 0);
+  assert.ok(readFileSync(target).equals(good) || readFileSync(target).length > 6);
+  assert.deepEqual(readdirSync(place), ["x.neff"]);
+  mkdirSync(join(place, "folder"));
+  const refused = await command("pack", files, join(place, "folder"));
+  assert.match(refused.err, /^error: Cannot write .*folder/);
+  assert.deepEqual(readdirSync(place).toSorted(), ["folder", "x.neff"]);
+  const full = await command("pack", files, "/dev/full");
+  assert.match(full.err, /^error: Cannot write \/dev\/full: .*ENOSPC/);
+  assert.equal(full.code, 1);
 });

@@ -149,7 +149,7 @@ test("fit counts copies on the HBMs they share", async () => {
 test("questions that make no sense are a wrong usage with a hint", async () => {
   const wrong = [
     [], ["--need", "much"], [MODEL, "--instance", "trn9.large"], [MODEL, "--cores", "3-1"], [MODEL, "--cores", "a"], [MODEL, "--extra", "=3x"],
-    [MODEL, "--used", "lots"], [MODEL, "--scratchpad-page", "big"], [MODEL, "--lnc", "3"], [MODEL, "--copies", "0"], [MODEL, "--copies", "2", "--cores", "0"],
+    [MODEL, "--used", "lots"], [MODEL, "--scratchpad-page", "big"], [MODEL, "--scratchpad-page", "0"], [MODEL, "--lnc", "3"], [MODEL, "--copies", "0"], [MODEL, "--copies", "2", "--cores", "0"],
     [MODEL, "--instance", "trn1.2xlarge", "--all-instances"],
   ];
   for (const argv of wrong) {

@@ -290,6 +290,7 @@ test("a single allocation larger than the driver's largest range does not fit, h
 
 test("bad questions are refused: unknown instance, fractions, no cores", () => {
   assert.throws(() => fit([], { instance: "p5.48xlarge" }), (error: unknown) => error instanceof ArgumentError && /trn2.48xlarge/.test(error.hint ?? ""));
+  for (const models of [null, {}, [null], ["model.neff"], [{}]]) assert.throws(() => fit(models as never), ArgumentError, JSON.stringify(models));
   for (const options of [{ copies: 0 }, { copies: 1.5 }, { tensorParallel: 0 }, { cores: [] }, { cores: [-1] }, { cores: [0.5] }]) assert.throws(() => fit([], options), ArgumentError, JSON.stringify(options));
   assert.throws(() => fit([], { scratchpad: 0 }), /page size/);
 });

@@ -287,3 +287,7 @@ test("a fake can be named by product, by target, by a machine's settings and by 
   assert.throws(() => openNeuron({ env: { NEURON_RT_FAKE_INSTANCE_TYPE: "p5.48xlarge" } }), status(2, /no such product/));
   assert.throws(() => openNeuron({ fake: "trn9" as never, env: {} }), status(2, /no such product or target/));
 });
+
+test("layers that are none are refused before anything is opened", () => {
+  for (const layers of [null, {}, [null], ["limit"]]) assert.throws(() => openNeuron({ fake: "trn2", env: {}, layers: layers as never }), { name: "ArgumentError" }, JSON.stringify(layers));
+});

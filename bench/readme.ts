@@ -34,23 +34,34 @@ const SHOWN: readonly (readonly [bench: string, name: RegExp, title: string])[] 
 /** The table as Markdown. */
 function markdown(baseline: Baseline): string {
   const reports = ["Bun", "Deno"].flatMap((name) => baseline[name] ?? []);
+  const missed = new Set<string>();
   const lines = SHOWN.flatMap(([bench, pattern, title]) => {
     const found = reports.map((report) => report.rows.find((row) => row.bench === bench && pattern.test(row.name)));
     const first = found.find((row) => row !== undefined);
     if (first === undefined) return [];
-    return [`| ${title} | ${first.label} | ${first.floor ?? ""} | ${found.map(cell).join(" | ")} | ${first.target?.replaceAll(" garbage", "") ?? ""} |`];
+    for (const row of found) if (row?.met === false && row.limit !== undefined) missed.add(`- ${title}: ${row.limit}.`);
+    return [`| ${title} | ${first.label} | ${first.floor ?? ""} | ${found.map(cell).join(" | ")} | ${targetText(first)} |`];
   });
   const [one] = reports;
   const where = one === undefined ? "" : `${reports.map(({ runtime }) => runtime).join(" and ")} on ${one.cores} × ${one.cpu}, ${one.date}. Each figure is a median and its ratio to a floor that was measured in the same run; fake and host figures say nothing about a device.`;
   return [
     where, "", `| what | on | floor | ${reports.map(({ runtime }) => runtime.split(" ")[0]).join(" | ")} | target |`, `|---|---|---|${reports.map(() => "---|").join("")}---|`, ...lines, "",
+    ...(missed.size > 0 ? ["Targets missed (†), and why:", "", ...missed, ""] : []),
     "How it was measured, what sets the limits and what is out of reach: [docs/performance.md](docs/performance.md). `bun run bench` measures again.",
   ].join("\n");
 }
 
+function targetText({ target = "" }: Row): string {
+  return target.replaceAll(" garbage", " of garbage").replace(/≤ (\d{4,}) ns/, (_, nanoseconds: string) => `≤ ${timeText(Number(nanoseconds))}`);
+}
+
 function cell(row: Row | undefined): string {
   if (row === undefined) return "";
-  return row.ratio === undefined ? timeText(row.p50) : `${timeText(row.p50)}, ${row.ratio.toFixed(2)} ×`;
+  const parts = [timeText(row.p50)];
+  if (row.over !== undefined) parts.push(`+ ${row.over.toFixed(0)} ns`);
+  else if (row.ratio !== undefined) parts.push(`${row.ratio.toFixed(2)} ×`);
+  if (row.memory !== undefined) parts.push(`${(row.memory / 2 ** 20).toFixed(0)} MiB`);
+  return `${parts.join(", ")}${row.met === false ? " †" : ""}`;
 }
 
 const file = new URL("../README.md", import.meta.url);

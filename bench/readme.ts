@@ -5,7 +5,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { type Baseline, readBaseline } from "./support/baseline.ts";
 import type { Row } from "./support/harness.ts";
-import { timeText } from "./support/report.ts";
+import { comparedText, memoryText, timeText } from "./support/report.ts";
 
 const BEGIN = "<!-- performance -->";
 const END = "<!-- /performance -->";
@@ -57,10 +57,7 @@ function targetText({ target = "" }: Row): string {
 
 function cell(row: Row | undefined): string {
   if (row === undefined) return "";
-  const parts = [timeText(row.p50)];
-  if (row.over !== undefined) parts.push(`+ ${row.over.toFixed(0)} ns`);
-  else if (row.ratio !== undefined) parts.push(`${row.ratio.toFixed(2)} ×`);
-  if (row.memory !== undefined) parts.push(`${(row.memory / 2 ** 20).toFixed(0)} MiB`);
+  const parts = [timeText(row.p50), comparedText(row), memoryText(row)].filter((part) => part !== undefined);
   return `${parts.join(", ")}${row.met === false ? " †" : ""}`;
 }
 

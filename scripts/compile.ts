@@ -32,6 +32,8 @@ async function compile(): Promise<number> {
       },
     }],
   });
+  // Started by its name, not imported.
+  sources.add(`${root}lib/neff/inflate_worker.ts`);
   if (!built.success) throw new Error(built.logs.join("\n"));
   const stamp: Stamp = {
     runtime: Bun.version,

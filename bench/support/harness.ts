@@ -67,6 +67,9 @@ export interface RowOptions {
 interface Subject {
   readonly action: () => unknown;
   readonly operations: number;
+  /** How many calls mitata times at once, where it does. */
+  readonly batch: number;
+  readonly long: boolean;
 }
 
 /** Rounds of a row: it and its floor take turns, and the best of each counts, so that a busy machine hits neither alone. */
@@ -75,6 +78,11 @@ const ROUNDS = 4;
 const DIFFERENCE_ROUNDS = 24;
 /** Above this a single call is long enough to be a sample of its own, and few are taken. */
 const LONG_CALL = 50e6;
+/** mitata times short calls in batches, 4096 of them by default however long one takes; this is how long a batch should take. */
+const BATCH_NANOSECONDS = 250_000;
+/** mitata unrolls by this. */
+const UNROLL = 4;
+const GARBAGE_ROUNDS = 7;
 
 /** Collects the rows of one bench file. */
 export class Suite {
@@ -93,7 +101,7 @@ export class Suite {
    */
   async row(name: string, action: () => unknown, options: RowOptions = {}): Promise<Row> {
     const operations = options.operations ?? 1;
-    const subject: Subject = { action, operations };
+    const subject = await subjectOf(action, operations);
     const floor = options.floor === undefined ? undefined : this.#subjects.get(options.floor);
     if (options.floor !== undefined && floor === undefined) throw new Error(`no floor named ${options.floor} in ${this.#name}`);
     const rounds = options.overFloor === undefined ? ROUNDS : DIFFERENCE_ROUNDS;
@@ -106,9 +114,10 @@ export class Suite {
     }
     const best = bestOf(own);
     const garbage = await garbagePer(action, operations, best.p50 * operations);
-    const floorTimes = floor === undefined ? undefined : bestOf(below);
-    const over = floorTimes === undefined ? undefined : best.min - floorTimes.min;
-    return this.#keep(name, { ...best, garbage, floorP50: floorTimes?.p50, over }, options, subject);
+    if (floor === undefined) return this.#keep(name, { ...best, garbage }, options, subject);
+    const least = bestOf(below);
+    const over = options.overFloor === undefined ? undefined : best.min - least.min;
+    return this.#keep(name, { ...best, garbage, floorP50: least.p50, over }, options, subject);
   }
 
   /** Keeps a row measured by other means (a whole process, or a load that takes seconds), from its samples in nanoseconds. */
@@ -121,15 +130,15 @@ export class Suite {
     return this.#keep(name, { ...times, p50: times.p50, garbage: options.garbage ?? null, floorP50: floor?.min, compared: times.min }, options);
   }
 
-  #keep(name: string, measured: Times & { readonly garbage: number | null; readonly floorP50: number | undefined; readonly compared?: number; readonly over?: number | undefined }, options: RowOptions, subject?: Subject): Row {
+  #keep(name: string, measured: Measured, options: RowOptions, subject?: Subject): Row {
     const { p50, p99, min, garbage, floorP50, compared = p50, over } = measured;
     const row: Row = {
       bench: this.#name, name, label: options.label ?? "host", p50, p99, min, garbage,
       ...(floorP50 === undefined || options.floor === undefined ? {} : { floor: options.floor, ratio: compared / floorP50 }),
       ...(options.bytes === undefined ? {} : { bytes: options.bytes }),
       ...(options.memory === undefined ? {} : { memory: options.memory }),
-      ...(over === undefined || options.overFloor === undefined ? {} : { over }),
-      ...verdict({ compared, garbage, over }, floorP50, options),
+      ...(over === undefined ? {} : { over }),
+      ...verdict(measured, options),
       ...(options.limit === undefined ? {} : { limit: options.limit }),
     };
     if (subject !== undefined) this.#subjects.set(name, subject);
@@ -142,6 +151,16 @@ interface Times {
   readonly p50: number;
   readonly p99: number;
   readonly min: number;
+}
+
+/** What a row and its verdict are made from. */
+interface Measured extends Times {
+  readonly garbage: number | null;
+  readonly floorP50?: number | undefined;
+  /** What is compared with the floor, where it is not the median. */
+  readonly compared?: number;
+  /** Nanoseconds over the floor, where few are promised. */
+  readonly over?: number | undefined;
 }
 
 function timesOf(sorted: readonly number[], operations: number): Times {
@@ -171,12 +190,8 @@ function threadClock(): () => number {
   };
 }
 
-/** mitata times short calls in batches, 4096 of them by default however long one takes; this is how long a batch should take. */
-const BATCH_NANOSECONDS = 250_000;
-/** mitata unrolls by this. */
-const UNROLL = 4;
-
-async function timed({ action, operations }: Subject, nanoseconds: number): Promise<Times> {
+/** Calls twice, to see how long one takes. */
+async function subjectOf(action: () => unknown, operations: number): Promise<Subject> {
   let took = Infinity;
   for (let call = 0; call < 2; call++) {
     const begun = performance.now();
@@ -184,24 +199,20 @@ async function timed({ action, operations }: Subject, nanoseconds: number): Prom
     if (result instanceof Promise) await result;
     took = Math.min(took, (performance.now() - begun) * 1e6);
   }
-  const batch = UNROLL * Math.min(1024, Math.ceil(BATCH_NANOSECONDS / took / UNROLL));
-  const stats = await measure(action, { ...clock, min_cpu_time: nanoseconds, batch_samples: batch, ...(took > LONG_CALL ? { min_samples: 2 } : {}) });
+  return { action, operations, batch: UNROLL * Math.min(1024, Math.ceil(BATCH_NANOSECONDS / took / UNROLL)), long: took > LONG_CALL };
+}
+
+async function timed({ action, operations, batch, long }: Subject, nanoseconds: number): Promise<Times> {
+  const stats = await measure(action, { ...clock, min_cpu_time: nanoseconds, batch_samples: batch, ...(long ? { min_samples: 2 } : {}) });
   return { p50: stats.p50 / operations, p99: stats.p99 / operations, min: stats.min / operations };
 }
 
-/** What a verdict looks at: the time compared with the floor's, garbage, and nanoseconds over the floor at best. */
-interface Measured {
-  readonly compared: number;
-  readonly garbage: number | null;
-  readonly over: number | undefined;
-}
-
-function verdict({ compared: p50, garbage, over }: Measured, floor: number | undefined, options: RowOptions): { target?: string; met?: boolean } {
+function verdict({ p50, garbage, floorP50: floor, compared = p50, over }: Measured, options: RowOptions): { target?: string; met?: boolean } {
   const parts: [string, boolean][] = [];
-  if (floor !== undefined && options.atMost !== undefined) parts.push([`≤ ${options.atMost} ×`, p50 / floor <= options.atMost]);
-  if (floor !== undefined && options.atLeast !== undefined) parts.push([`≥ ${options.atLeast} of floor`, floor / p50 >= options.atLeast]);
+  if (floor !== undefined && options.atMost !== undefined) parts.push([`≤ ${options.atMost} ×`, compared / floor <= options.atMost]);
+  if (floor !== undefined && options.atLeast !== undefined) parts.push([`≥ ${options.atLeast} of floor`, floor / compared >= options.atLeast]);
   if (over !== undefined && options.overFloor !== undefined) parts.push([`≤ floor + ${options.overFloor} ns`, over <= options.overFloor]);
-  if (options.within !== undefined) parts.push([`≤ ${options.within} ns`, p50 <= options.within]);
+  if (options.within !== undefined) parts.push([`≤ ${options.within} ns`, compared <= options.within]);
   if (options.garbageAtMost !== undefined && garbage !== null) parts.push([`≤ ${options.garbageAtMost} B garbage`, garbage <= options.garbageAtMost]);
   if (options.memory !== undefined && options.memoryAtMost !== undefined) {
     parts.push([`≤ ${options.memoryAtMost / 2 ** 20} MiB memory`, options.memory <= options.memoryAtMost]);
@@ -232,8 +243,6 @@ async function garbagePer(action: () => unknown, operations: number, nanoseconds
   // The process's own threads take memory now and then: what an operation leaves behind shows in every round.
   return grown.length === 0 ? null : Math.round(grown[0]!);
 }
-
-const GARBAGE_ROUNDS = 7;
 
 interface HeapReader {
   used(): number;

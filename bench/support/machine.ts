@@ -13,5 +13,5 @@ const SLOW_ENTRY = 400;
 export function slowMachine({ p50 }: Row, calls = 1): string | undefined {
   const entry = p50 / calls;
   if (entry <= SLOW_ENTRY) return undefined;
-  return `a system call takes ${(entry / 1e3).toFixed(1)} µs on this machine, 0.16 µs where the target was set: its page tables are emulated`;
+  return `a system call takes ${(entry / 1e3).toFixed(1)} µs on this machine, 0.16 µs where the target was set`;
 }

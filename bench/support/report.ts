@@ -28,8 +28,8 @@ export function reportTable(report: BenchReport): string {
   const rows = report.rows.map((row) => [
     row.bench, row.name, row.label, timeText(row.p50), timeText(row.p99),
     row.bytes === undefined ? "" : `${(row.bytes / row.p50).toFixed(row.bytes / row.p50 < 10 ? 2 : 1)} GB/s`,
-    row.over !== undefined ? `+ ${row.over.toFixed(0)} ns` : row.ratio === undefined ? (floors.has(`${row.bench} ${row.name}`) ? "floor" : "") : `${row.ratio.toFixed(2)} ×`,
-    row.memory !== undefined ? `${(row.memory / 2 ** 20).toFixed(0)} MiB` : row.garbage === null ? "" : `${row.garbage} B`,
+    comparedText(row) ?? (floors.has(`${row.bench} ${row.name}`) ? "floor" : ""),
+    memoryText(row) ?? (row.garbage === null ? "" : `${row.garbage} B`),
     row.target === undefined ? "" : `${row.target} ${row.met === true ? "ok" : "MISSED"}`,
   ]);
   const columns = [
@@ -37,6 +37,16 @@ export function reportTable(report: BenchReport): string {
     { title: "rate", align: "right" as const }, { title: "to floor", align: "right" as const }, { title: "garbage or memory", align: "right" as const }, { title: "target" },
   ];
   return `${report.runtime}, ${report.cpu}, ${report.cores} cores, ${report.date}\n\n${table(columns, rows)}`;
+}
+
+/** How a row compares with its floor: nanoseconds over it where few are promised, else the ratio. */
+export function comparedText({ over, ratio }: Row): string | undefined {
+  return over !== undefined ? `+ ${over.toFixed(0)} ns` : ratio === undefined ? undefined : `${ratio.toFixed(2)} ×`;
+}
+
+/** The most memory a row took, where it was watched. */
+export function memoryText({ memory }: Row): string | undefined {
+  return memory === undefined ? undefined : `${(memory / 2 ** 20).toFixed(0)} MiB`;
 }
 
 /** Nanoseconds in a readable unit. */

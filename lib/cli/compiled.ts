@@ -18,7 +18,7 @@ export interface Stamp {
   readonly sources: readonly (readonly [path: string, size: number, time: number])[];
 }
 
-/** Commands that need nothing beside the program: no threads and no files of this package. */
+/** Commands that need no files of this package beside the program; the thread that inflates starts from its source. */
 const ALONE: ReadonlySet<string> = new Set(["load", "resolve", "inspect", "plan", "fit", "scan", "diff", "unpack", "pack"]);
 
 /**

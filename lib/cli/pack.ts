@@ -34,22 +34,15 @@ function checkModel(bytes: Uint8Array, folder: string): void {
  * what was there. @throws {NeuronError} when that is not possible
  */
 export async function write(file: string, bytes: Uint8Array | string): Promise<void> {
-  const beside = await isReplaceable(file) ? `${file}.${process.pid}.part` : file;
+  const before = await lstat(file).catch(() => undefined);
+  // Links, pipes and devices are written where they are; a file keeps its permissions.
+  const beside = before?.isFile() === false ? file : `${file}.${process.pid}.part`;
   try {
-    await writeFile(beside, bytes);
+    await writeFile(beside, bytes, before === undefined ? {} : { mode: before.mode });
     if (beside !== file) await rename(beside, file);
   } catch (error) {
     if (beside !== file) await rm(beside, { force: true });
     const { code, message } = error as NodeJS.ErrnoException;
     throw new NeuronError(`Cannot write ${file}: ${message.replaceAll(beside, file)}`, { details: { errno: code }, cause: error });
-  }
-}
-
-/** Whether a name is free or that of a regular file: links, pipes and devices are written where they are. */
-async function isReplaceable(file: string): Promise<boolean> {
-  try {
-    return (await lstat(file)).isFile();
-  } catch {
-    return true;
   }
 }

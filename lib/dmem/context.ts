@@ -6,6 +6,7 @@ import { PhysicalCoreRecord } from "../abi/runtime_context.ts";
 import type { ChunkRequest, NeuronDevice } from "../driver/types.ts";
 import type { BounceBuffer } from "./bounce_buffer.ts";
 import { Hints } from "./hints.ts";
+import { checkLayers } from "./layers.ts";
 import { DEFAULT_LEDGER_ENTRIES, MemoryLedger } from "./ledger.ts";
 import type { LogLevel, MemoryObserver, TraceEvent } from "./observer.ts";
 import { type MemorySource, RecordPool } from "./records.ts";
@@ -85,6 +86,7 @@ export class MemoryContext {
     this.observer = options.observer;
     this.metrics = options.metrics;
     this.layers = options.layers ?? [];
+    checkLayers(this.layers);
     this.zeroCopy = options.zeroCopy ?? false;
     this.writeThreshold = options.writeThreshold ?? (geometry.architecture >= NEW_ARCHITECTURE ? NEW_WRITE_THRESHOLD : 0);
     this.traceLines = options.observer?.traceLines === true && options.observer.log !== undefined;

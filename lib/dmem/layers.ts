@@ -1,6 +1,13 @@
 /** Layers on allocators: run them around an allocation, put them on an existing allocator. */
+import { ArgumentError } from "../../ffi/error.ts";
 import type { DmemHandle } from "./handle.ts";
 import type { Allocator, AllocatorLayer, AllocRequest, Dmem } from "./types.ts";
+
+/** Refuses what is no list of layers. @throws {ArgumentError} */
+export function checkLayers(layers: unknown): void {
+  if (Array.isArray(layers) && layers.every((layer) => typeof layer === "object" && layer !== null)) return;
+  throw new ArgumentError("Cannot allocate under these layers: they are no list of layers", { hint: "For example layers: [limit(2 * GiB), leaks()]." });
+}
 
 /**
  * Makes an allocation under layers, the first one outermost: each may refuse
@@ -34,8 +41,11 @@ export function runLayers(layers: readonly AllocatorLayer[], request: AllocReque
  * const allocator = withLayers(neuron.core(0).global, [counts]);
  * using memory = allocator.alloc({ size: 4096, usage: "TENSOR" });
  * console.log(counts.counts.currentBytes === memory.allocatedSize); // → true
+ *
+ * @throws {ArgumentError} for layers that are none
  */
 export function withLayers(allocator: Allocator, layers: readonly AllocatorLayer[]): Allocator {
+  checkLayers(layers);
   return {
     get kind() {
       return allocator.kind;

@@ -7,13 +7,12 @@ import { FallocateMode, MapFlag, MemfdFlag, native, Protection } from "../../ffi
 import { checkResult } from "../../ffi/system_error.ts";
 import type { DmaThread } from "./dma_thread.ts";
 import { FreshPages } from "./fresh_pages.ts";
+import { PAGE_BYTES } from "./pools.ts";
 
 /** Length of the file: every device physical address is below it. */
 export const BACKING_BYTES = 2 ** 48;
 /** The device is seen through windows of this size; below the 4 GiB limit of a view. */
 const WINDOW_BYTES = 2 ** 30;
-/** A page: from here on a range of fresh pages is written and read through the descriptor. */
-const FRESH_BYTES = 4096;
 /** Windows kept mapped at once. */
 const WINDOW_LIMIT = 128;
 /** What `startCopy` gives when the bytes are there already. */
@@ -139,21 +138,15 @@ export class Backing {
     }
   }
 
-  /** Stores bytes of this process. What must hold: the range lies in one window. */
+  /** Stores bytes of this process; fresh pages through the descriptor. What must hold: the range lies in one window. */
   #put(address: number, from: number, length: number): void {
-    if (length >= FRESH_BYTES) {
-      // What is written piece by piece ends and goes on in the middle of a page.
-      const partial = (FRESH_BYTES - address % FRESH_BYTES) % FRESH_BYTES;
-      const fresh = this.#fresh.has(address + partial, length - partial);
-      this.#fresh.use(address, length);
-      if (fresh && native().pwrite(this.fd, from, length, address) === length) return;
-    }
+    if (length >= PAGE_BYTES && this.#fresh.take(address, length) && native().pwrite(this.fd, from, length, address) === length) return;
     moveBytes(this.at(address), from, length);
   }
 
   /** Reads bytes into this process. Pages nobody has written are not made for it. What must hold: the range lies in one window. */
   #get(address: number, into: number, length: number): void {
-    if (length >= FRESH_BYTES && this.#fresh.has(address, length) && native().pread(this.fd, into, length, address) === length) return;
+    if (length >= PAGE_BYTES && this.#fresh.has(address, length) && native().pread(this.fd, into, length, address) === length) return;
     moveBytes(into, this.at(address), length);
   }
 

@@ -1,9 +1,10 @@
-const PAGE_BITS = 12;
+import { PAGE_BYTES } from "./pools.ts";
+
 /** Pages of a word of the map. */
 const WORD_BITS = 5;
 /** Pages of one map: a GiB of memory. */
-const MAP_BITS = 18;
-const MAP_PAGES = 2 ** MAP_BITS;
+const MAP_PAGES = 2 ** 18;
+const MAP_BYTES = MAP_PAGES * PAGE_BYTES;
 
 /**
  * Which pages of a device's memory were never written through this process's
@@ -27,19 +28,32 @@ export class FreshPages {
     return true;
   }
 
-  /** Notes that the pages of a range were written. What must hold: the range lies in one GiB. */
-  use(address: number, length: number): void {
+  /**
+   * Notes that the pages of a range are written. Returns whether all that begin in it were
+   * fresh: what is written piece by piece ends and goes on in the middle of a page. What
+   * must hold: the range lies in one GiB.
+   */
+  take(address: number, length: number): boolean {
     const index = mapOf(address);
     let map = this.#maps.get(index);
     if (map === undefined) this.#maps.set(index, map = new Uint32Array(MAP_PAGES >>> WORD_BITS));
+    const first = pageOf(address);
     const last = pageOf(address + length - 1);
-    for (let page = pageOf(address); page <= last; page = nextWord(page)) map[page >>> WORD_BITS]! |= bits(page, last);
+    const continued = address % PAGE_BYTES === 0 ? 0 : 1 << (first & 31);
+    let used = 0;
+    for (let page = first; page <= last; page = nextWord(page)) {
+      const wanted = bits(page, last);
+      const before = map[page >>> WORD_BITS]!;
+      used |= before & wanted & ~(page === first ? continued : 0);
+      map[page >>> WORD_BITS] = before | wanted;
+    }
+    return used === 0;
   }
 
   /** Notes that the pages of a range were given back. Length and address are multiples of a page. */
   release(address: number, length: number): void {
     for (const end = address + length; address < end;) {
-      const stop = Math.min(end, (mapOf(address) + 1) * 2 ** (MAP_BITS + PAGE_BITS));
+      const stop = Math.min(end, (mapOf(address) + 1) * MAP_BYTES);
       const map = this.#maps.get(mapOf(address));
       const last = pageOf(stop - 1);
       if (map !== undefined) for (let page = pageOf(address); page <= last; page = nextWord(page)) map[page >>> WORD_BITS]! &= ~bits(page, last);
@@ -49,12 +63,12 @@ export class FreshPages {
 }
 
 function mapOf(address: number): number {
-  return Math.floor(address / 2 ** (MAP_BITS + PAGE_BITS));
+  return Math.floor(address / MAP_BYTES);
 }
 
 /** Number of a page in its map. */
 function pageOf(address: number): number {
-  return Math.floor(address / 2 ** PAGE_BITS) % MAP_PAGES;
+  return Math.floor(address / PAGE_BYTES) % MAP_PAGES;
 }
 
 /** The first page of the word after that of `page`. */

@@ -1,4 +1,5 @@
 import type { Worker } from "node:worker_threads";
+import type { Inflated } from "./inflater.ts";
 
 /** A raw deflate stream in a file, for a thread of its own. */
 export interface InflateJob {
@@ -8,16 +9,6 @@ export interface InflateJob {
   readonly from: number;
   /** Offset behind everything that may belong to it. */
   readonly end: number;
-}
-
-/** What a deflate stream was. */
-export interface Inflated {
-  /** Stored bytes it took. */
-  readonly used: number;
-  /** Bytes that came out. */
-  readonly length: number;
-  /** CRC-32 of them. */
-  readonly crc: number;
 }
 
 /** What the thread says: a piece, the end, or what went wrong. */
@@ -70,7 +61,7 @@ class Inbox {
  * use a piece while the next is made. A few buffers go back and forth: a piece is valid
  * until the next one is asked for, and no more is made than somebody takes.
  *
- * Throws zlib's errors, with their `code`, and `NoThreadError` when nothing ran.
+ * Throws zlib's errors and the system's, with their `code`, and `NoThreadError` when nothing ran.
  *
  * @param onRead told how many stored bytes were read so far
  */

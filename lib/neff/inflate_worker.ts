@@ -1,22 +1,18 @@
 /** The thread of `inflate_thread.ts`: reads a file, inflates, and hands over what came out in buffers it gets back. */
 import { createReadStream } from "node:fs";
-import { pipeline } from "node:stream";
 import { parentPort, workerData } from "node:worker_threads";
-import { crc32, createInflateRaw, type ZlibOptions } from "node:zlib";
 import type { InflateJob, InflateMessage } from "./inflate_thread.ts";
+import { inflate } from "./inflater.ts";
 
 /** Bytes of a buffer, and how many there are. */
 const BUFFER_BYTES = 1024 * 1024;
 const BUFFERS = 4;
-/** Bytes per piece the inflater takes and gives out, and that may wait before and behind it. */
+/** Bytes per read of the file. */
 const READ_BYTES = 1024 * 1024;
-const INFLATE_BYTES = 256 * 1024;
-const AHEAD = { writableHighWaterMark: 2 * READ_BYTES, readableHighWaterMark: 1024 * 1024 };
 
 const port = parentPort!;
 const { path, from, end } = workerData as InflateJob;
 const input = createReadStream(path, { start: from, end: end - 1, highWaterMark: READ_BYTES });
-const inflate = createInflateRaw({ chunkSize: INFLATE_BYTES, ...AHEAD } as ZlibOptions);
 const free = Array.from({ length: BUFFERS }, () => new ArrayBuffer(BUFFER_BYTES));
 let stopped = false;
 let wake: (() => void) | undefined;
@@ -37,37 +33,42 @@ async function buffer(): Promise<Uint8Array<ArrayBuffer>> {
   return new Uint8Array(free.pop() ?? new ArrayBuffer(0));
 }
 
+/** Hands over the first `length` bytes of a buffer. */
+function give({ buffer }: Uint8Array<ArrayBuffer>, length: number): void {
+  say({ kind: "piece", buffer, length, read: input.bytesRead }, buffer);
+}
+
 /** Inflates until the stream ends, or nobody wants more. */
 async function run(): Promise<void> {
-  let [crc, length, filled] = [0, 0, 0];
+  const pieces = inflate(input);
+  let filled = 0;
   let into = await buffer();
-  for await (const piece of inflate as AsyncIterable<Uint8Array>) {
-    crc = crc32(piece, crc);
-    length += piece.length;
-    for (let at = 0; at < piece.length && !stopped;) {
-      const part = piece.subarray(at, at + into.length - filled);
+  for (;;) {
+    const step = await pieces.next();
+    if (step.done === true) {
+      if (filled > 0) give(into, filled);
+      return say({ kind: "end", result: step.value });
+    }
+    for (let at = 0; at < step.value.length && !stopped;) {
+      const part = step.value.subarray(at, at + into.length - filled);
       into.set(part, filled);
       at += part.length;
       filled += part.length;
       if (filled < into.length) continue;
-      say({ kind: "piece", buffer: into.buffer, length: filled, read: input.bytesRead }, into.buffer);
+      give(into, filled);
       into = await buffer();
       filled = 0;
     }
-    if (stopped) return;
+    if (stopped) return void await pieces.return(undefined as never);
   }
-  if (filled > 0) say({ kind: "piece", buffer: into.buffer, length: filled, read: input.bytesRead }, into.buffer);
-  say({ kind: "end", result: { used: inflate.bytesWritten, length, crc } });
 }
 
-pipeline(input, inflate, () => {});
 try {
   await run();
 } catch (error) {
   const { code, message } = error as { code?: string; message: string };
   say({ kind: "fault", code, message });
 }
-inflate.destroy();
 input.destroy();
 // The other side says when it has everything; then nothing keeps this thread.
 while (!stopped) await new Promise<void>((resolve) => wake = resolve);

@@ -109,7 +109,8 @@ const FAULTS: Readonly<Record<string, readonly [NeffErrorKind, string]>> = {
   ENAMETOOLONG: ["missing", "its name is too long"],
 };
 
-function systemFault(path: string, error: unknown): NeffError {
+/** What the system said about a file, as the error of this package. */
+export function systemFault(path: string, error: unknown): NeffError {
   const { code, name } = (error ?? {}) as { code?: string; name?: string };
   // Deno throws classes of its own from its permission system, without a code.
   const [kind, reason] = FAULTS[code ?? ""] ??

@@ -1,14 +1,14 @@
 import { createHash, type Hash } from "node:crypto";
-import { pipeline, Readable } from "node:stream";
-import { crc32, createInflateRaw, type ZlibOptions } from "node:zlib";
+import { Readable } from "node:stream";
 import { NeffError, withFile } from "./error.ts";
 import { compareTrailer, cutOff, gzipHeaderBytes, inflateCap, isGzip, tooLarge } from "./gzip.ts";
 import { checkHeader, checkLength, decodeHeader, HEADER_BYTES, looksLikeNeff, plainBytes, viewOf } from "./header.ts";
-import { inflateApart, type Inflated, NoThreadError } from "./inflate_thread.ts";
+import { inflateApart, NoThreadError } from "./inflate_thread.ts";
+import { INFLATE_BYTES, inflate, type Inflated } from "./inflater.ts";
 import { limitsWith, type NeffLimits } from "./limits.ts";
 import { memberName, refuseRepeated } from "./members.ts";
 import { explainBareTar, hashAlgorithm, locateNeff, type NeffPlace, type ParseOptions } from "./read.ts";
-import { type ByteSource, type NeffSource, openSource, readAll, readChunks } from "./source.ts";
+import { type ByteSource, type NeffSource, openSource, readAll, readChunks, systemFault } from "./source.ts";
 import {
   BLOCK_BYTES,
   checkTarEnd,
@@ -21,13 +21,6 @@ import {
   type TarStep,
 } from "./tar.ts";
 
-/** Bytes per piece the inflater gives out. */
-const INFLATE_BYTES = 256 * 1024;
-/**
- * Bytes that may wait before and behind the inflater. It works on another thread: with
- * something to take and room to put it, it goes on while the reader uses a piece.
- */
-const AHEAD = { writableHighWaterMark: 1024 * 1024, readableHighWaterMark: 2 * 1024 * 1024 };
 /** Stored bytes from which a thread of its own is worth its start, some tens of milliseconds. */
 const THREAD_BYTES = 16 * 1024 * 1024;
 /** Longest gzip header that is looked for. */
@@ -214,7 +207,7 @@ async function* inflateOne(pass: Pass, from: number): AsyncGenerator<Uint8Array,
       }
       pass.tarBytes += step.value.length;
       if (pass.tarBytes > cap) throw tooLarge(pass.limits, pass.length, from);
-      yield step.value;
+      yield plainBytes(step.value);
     }
   } catch (error) {
     throw streamFault(error, { from, end });
@@ -241,34 +234,23 @@ async function* inflated(pass: Pass, from: number, end: number): AsyncGenerator<
   try {
     return yield* inflateApart({ path, from, end }, onRead);
   } catch (error) {
-    if (!(error instanceof NoThreadError)) throw error;
-    return yield* inflatedHere(pass, from);
+    if (error instanceof NoThreadError) return yield* inflatedHere(pass, from);
+    throw isInflateError(error) ? error : systemFault(path, error);
   }
 }
 
 async function* inflatedHere(pass: Pass, from: number): AsyncGenerator<Uint8Array, Inflated> {
-  const inflate = createInflateRaw({ chunkSize: INFLATE_BYTES, ...AHEAD } as ZlibOptions);
-  // Errors of either side surface in the loop below, which ends the pipeline too.
-  pipeline(Readable.from(stored(pass, from), { objectMode: true, highWaterMark: 2 }), inflate, () => {});
-  let crc = 0;
-  let length = 0;
-  try {
-    for await (const chunk of inflate as AsyncIterable<Uint8Array>) {
-      crc = crc32(chunk, crc);
-      length += chunk.length;
-      yield plainBytes(chunk);
-    }
-  } finally {
-    inflate.destroy();
-  }
-  return { used: inflate.bytesWritten, length, crc };
+  return yield* inflate(Readable.from(stored(pass, from), { objectMode: true, highWaterMark: 2 }));
+}
+
+function isInflateError(error: unknown): error is Error & { readonly code: string } {
+  return String((error as { code?: unknown } | null)?.code ?? "").startsWith("Z_");
 }
 
 function streamFault(error: unknown, place: { from: number; end: number }): unknown {
-  const code = String((error as { code?: unknown } | null)?.code ?? "");
-  if (code === "Z_BUF_ERROR") return cutOff("it needs more than the payload holds", place.end);
-  if (!code.startsWith("Z_")) return error;
-  return new NeffError(`the gzip stream is damaged: ${(error as Error).message}`, {
+  if (!isInflateError(error)) return error;
+  if (error.code === "Z_BUF_ERROR") return cutOff("it needs more than the payload holds", place.end);
+  return new NeffError(`the gzip stream is damaged: ${error.message}`, {
     kind: "damaged",
     where: { offset: place.from },
   });

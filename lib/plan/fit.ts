@@ -87,9 +87,8 @@ export interface FitAnswer {
  * console.log(answer.margin > 0, answer.advice.length); // → true 0
  */
 export function fit(neffs: readonly Neff[], options: FitOptions = {}): FitAnswer {
-  checkModels(neffs);
   checkNumbers(options);
-  const models = neffs.map(plannedModel);
+  const models = plannedModels(neffs);
   const machine = machineFor(models, options.instance);
   const draft = answerOn(machine, models, options);
   return finish(draft, smallestFor(models, options, draft));
@@ -104,16 +103,15 @@ export function fit(neffs: readonly Neff[], options: FitOptions = {}): FitAnswer
  * // → trn2.3xlarge does-not-fit
  */
 export function fitAll(neffs: readonly Neff[], options: Omit<FitOptions, "instance"> = {}): FitAnswer[] {
-  checkModels(neffs);
   checkNumbers(options);
-  const models = neffs.map(plannedModel);
+  const models = plannedModels(neffs);
   const drafts = candidates(models).map((machine) => answerOn(machine, models, options));
   const smallest = drafts.find(({ verdict }) => verdict === "fits")?.instance ?? null;
   return drafts.map((draft) => finish(draft, smallest));
 }
 
-function checkModels(neffs: readonly Neff[]): void {
-  if (Array.isArray(neffs) && neffs.every((neff: unknown) => Array.isArray((neff as Partial<Neff> | null | undefined)?.subgraphs))) return;
+function plannedModels(neffs: readonly Neff[]): PlannedModel[] {
+  if (Array.isArray(neffs) && neffs.every((neff: unknown) => Array.isArray((neff as Partial<Neff> | null | undefined)?.subgraphs))) return neffs.map(plannedModel);
   throw new ArgumentError("Cannot answer for what is no list of models", { hint: "Give models as readNeff returns them: fit([neff]) for one." });
 }
 

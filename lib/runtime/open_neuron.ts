@@ -1,7 +1,7 @@
-import { ArgumentError } from "../../ffi/error.ts";
 import { type Kernel, linuxKernel } from "../../ffi/kernel.ts";
 import { geometries, type Product, productOfTarget, type Target } from "../abi/architecture.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
+import { checkLayers } from "../dmem/layers.ts";
 import { type DiscoveredDevice, discoverDevices } from "../driver/discover.ts";
 import { createFake, type FakeMachine, type FakeOptions } from "../fake/machine.ts";
 import { type ContextOptions, NeuronContext } from "./context.ts";
@@ -30,11 +30,6 @@ export interface OpenNeuronOptions extends Omit<ContextOptions, "kernel" | "devi
   readonly kernel?: Kernel | undefined;
 }
 
-function checkLayers(layers: unknown): void {
-  if (layers === undefined || (Array.isArray(layers) && layers.every((layer) => typeof layer === "object" && layer !== null))) return;
-  throw new ArgumentError("Cannot open Neuron devices under these layers: they are no list of layers", { hint: "For example layers: [limit(2 * GiB), leaks()]." });
-}
-
 /**
  * Opens Neuron devices: `/dev/neuron0` where there is one, or a fake.
  *
@@ -47,7 +42,7 @@ function checkLayers(layers: unknown): void {
  * using buffer = neuron.core(0).alloc(4096, { usage: "WEIGHT" });
  */
 export function openNeuron(options: OpenNeuronOptions = {}): Neuron {
-  checkLayers(options.layers);
+  if (options.layers !== undefined) checkLayers(options.layers);
   const env = options.env ?? process.env;
   const machine = options.kernel === undefined ? fakeMachine(options, env) : undefined;
   try {

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { type NeffDiff, parseNeff, replaceMember, type ScanReport, writeNeff } from "../../lib/neff/mod.ts";
 import type { Inspection } from "../../lib/report/inspection.ts";
 import type { LoadReport } from "../../lib/report/load_report.ts";
@@ -188,9 +190,18 @@ test("a file that cannot be written whole leaves what was there, and nothing bes
   const place = join(folder, "place");
   mkdirSync(place);
   const target = join(place, "x.neff");
-  writeFileSync(target, "before");
+  writeFileSync(target, "before", { mode: 0o600 });
+  const main = fileURLToPath(new URL("../../lib/cli/main.ts", import.meta.url));
+  const start = "Bun" in globalThis ? [main] : ["run", "-A", "--no-check", "--quiet", "--no-lock", main];
+  // Files may have 32 KiB at most: the system refuses the rest.
+  const short = spawnSync("sh", ["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh", process.execPath, ...start, "pack", files, target], { encoding: "utf8" });
+  assert.equal(short.status, 1);
+  assert.match(short.stderr, /error: Cannot write .*x\.neff/);
+  assert.equal(readFileSync(target, "utf8"), "before");
+  assert.deepEqual(readdirSync(place), ["x.neff"]);
   assert.equal((await command("pack", files, target)).code, 0);
-  assert.ok(readFileSync(target).equals(good) || readFileSync(target).length > 6);
+  assert.equal(parseNeff(readFileSync(target)).header.uuid, parseNeff(good).header.uuid);
+  assert.equal(statSync(target).mode & 0o777, 0o600);
   assert.deepEqual(readdirSync(place), ["x.neff"]);
   mkdirSync(join(place, "folder"));
   const refused = await command("pack", files, join(place, "folder"));

@@ -7,7 +7,9 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { writeLargeNeff } from "../../bench/support/large_neff.ts";
+import { limitsWith } from "../../lib/neff/limits.ts";
 import { NeffError, openNeff, streamMembers } from "../../lib/neff/mod.ts";
+import { passMembers, placeIn } from "../../lib/neff/stream.ts";
 
 const MIB = 2 ** 20;
 const SIZE = 24 * MIB;
@@ -28,13 +30,8 @@ async function membersOf(source: string | Uint8Array): Promise<[string, number, 
 }
 
 const threads = () => readdirSync("/proc/self/task").length;
-const files = () => readdirSync("/proc/self/fd").map((fd) => {
-  try {
-    return readFileSync(`/proc/self/fdinfo/${fd}`, "utf8") && statSync(`/proc/self/fd/${fd}`).ino;
-  } catch {
-    return 0;
-  }
-}).filter((inode) => inode === statSync(path).ino).length;
+/** How often the file is open. */
+const files = () => readdirSync("/proc/self/fd").filter((fd) => statSync(`/proc/self/fd/${fd}`, { throwIfNoEntry: false })?.ino === statSync(path).ino).length;
 
 test("a large file inflated on a thread of its own gives what the same bytes in memory give, and tells its progress", async () => {
   assert.ok(statSync(path).size > 17 * MIB, "large enough for the thread");
@@ -91,14 +88,22 @@ test("damage in a large file is the error that the same bytes in memory give", a
 
 test("a reading that is given up does not keep the process", () => {
   const program = `import { openNeff } from ${JSON.stringify(new URL("../../lib/neff/mod.ts", import.meta.url).href)};
-    const passing = await openNeff(${JSON.stringify(path)});
-    for await (const { chunks } of { [Symbol.asyncIterator]: () => ({ next: () => passing.rest().next() }) }) {
-      await chunks().next();
-      break;
-    }
+    const passing = await openNeff(${JSON.stringify(path)}, { keptBytes: ${MIB} });
+    const { value } = await passing.rest().next();
+    const chunks = value.chunks();
+    let bytes = 0;
+    while (bytes < ${2 * MIB}) bytes += (await chunks.next()).value.length;
     console.log("given up");`;
   const root = fileURLToPath(new URL("../../", import.meta.url));
   const args = "Bun" in globalThis ? ["-e", program] : ["eval", "--no-check", "--quiet", program];
   const { stdout, status, signal } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 20_000, cwd: root });
   assert.deepEqual([stdout.trim(), status, signal], ["given up", 0, null]);
+});
+
+test("a file that is gone when the thread opens it is told as for any other read", async () => {
+  const bytes = readFileSync(path);
+  const gone = join(folder, "gone.neff");
+  const source = { name: gone, path: gone, size: bytes.length, read: async (offset: number, length: number) => bytes.subarray(offset, offset + length), close: async () => {} };
+  const place = await placeIn(source, limitsWith(undefined));
+  await assert.rejects(passMembers(source, place, {}).next(), (error: unknown) => error instanceof NeffError && error.kind === "missing" && /no such file/.test(error.message));
 });

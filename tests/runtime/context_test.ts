@@ -5,6 +5,7 @@ import { NeuronContext } from "../../lib/runtime/context.ts";
 import { resolvedOffsets } from "../../lib/runtime/context_layout.ts";
 import { ContextSlot } from "../../lib/runtime/context_slot.ts";
 import { familyRouting } from "../../lib/runtime/routing.ts";
+import { withLayers } from "../../lib/dmem/layers.ts";
 import { openNeuron } from "../../lib/runtime/open_neuron.ts";
 import { chunksOn, ledgers, machineOf, open, smallModel, status } from "./support.ts";
 
@@ -290,4 +291,6 @@ test("a fake can be named by product, by target, by a machine's settings and by 
 
 test("layers that are none are refused before anything is opened", () => {
   for (const layers of [null, {}, [null], ["limit"]]) assert.throws(() => openNeuron({ fake: "trn2", env: {}, layers: layers as never }), { name: "ArgumentError" }, JSON.stringify(layers));
+  using neuron = openNeuron({ fake: "trn2", env: {} });
+  assert.throws(() => withLayers(neuron.core(0).global, [null] as never), { name: "ArgumentError" });
 });

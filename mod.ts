@@ -55,6 +55,9 @@ export type { Environment } from "./lib/runtime/environment.ts";
 export * from "./lib/neff/mod.ts";
 export type { StreamOptions as NeffStreamOptions } from "./lib/neff/stream.ts";
 
+// Models that are not compiled yet
+export * from "./lib/sharding/mod.ts";
+
 // Plans, staging, prediction
 export { planNeff } from "./lib/plan/build.ts";
 export { PlanError, ResolveError, type ResolveFault } from "./lib/plan/error.ts";

@@ -14,10 +14,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "lib/fake": ["ffi", "lib/abi"],
   "lib/dmem": ["ffi", "lib/abi", "lib/driver", "lib/report"],
   "lib/neff": ["ffi", "lib/abi"],
+  "lib/sharding": ["ffi", "lib/abi", "lib/neff"],
   "lib/plan": ["ffi", "lib/abi", "lib/driver", "lib/dmem", "lib/neff", "lib/report"],
   "lib/runtime": ["ffi", "lib/abi", "lib/driver", "lib/fake", "lib/dmem", "lib/neff", "lib/plan", "lib/report"],
   "lib/report": ["ffi", "lib/abi"],
-  "lib/cli": ["ffi", "lib/abi", "lib/driver", "lib/fake", "lib/dmem", "lib/neff", "lib/plan", "lib/runtime", "lib/report", "mod.ts"],
+  "lib/cli": ["ffi", "lib/abi", "lib/driver", "lib/fake", "lib/dmem", "lib/neff", "lib/plan", "lib/sharding", "lib/runtime", "lib/report", "mod.ts"],
 };
 
 interface Import {

@@ -1,5 +1,14 @@
 /** What a model takes per rank before it is compiled: from a folder of weights, or from its `config.json` alone. */
 export {
+  type Budget,
+  type BudgetAccuracy,
+  type BudgetLine,
+  type BudgetLineName,
+  type BudgetQuestion,
+  rankBudget,
+  rankHbmBytes,
+} from "./budget.ts";
+export {
   type Checkpoint,
   type CheckpointTensor,
   type RankCheckpoint,
@@ -26,3 +35,13 @@ export {
   splitHeads,
 } from "./sharding.ts";
 export { type ModelTensor, modelTensors, type TensorSplit } from "./tensors.ts";
+export {
+  type Degree,
+  largestBatch,
+  legalDegrees,
+  longestSequence,
+  type SearchOptions,
+  whatIf,
+  type WhatIfRange,
+  type WhatIfRow,
+} from "./what_if.ts";

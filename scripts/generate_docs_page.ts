@@ -29,6 +29,7 @@ export interface Placed {
 export const PAGES: readonly ApiPage[] = [
   { name: "runtime.md", title: "Devices, cores, models, tensors", folder: "lib/runtime", summary: "Open a device or a fake, load models, keep tensors, see what holds the memory." },
   { name: "neff.md", title: "Compiled models", folder: "lib/neff", summary: "Read, check, compare, unpack and write NEFFs. No device is needed." },
+  { name: "sharding.md", title: "Models before they are compiled", folder: "lib/sharding", summary: "Weights, KV cache and a memory budget per rank, from config.json and safetensors headers." },
   { name: "plan.md", title: "Plans and predictions", folder: "lib/plan", summary: "From a model to records, addresses, and the answer whether it fits." },
   { name: "dmem.md", title: "Device memory without the runtime", folder: "lib/dmem", summary: "Allocators, handles, copies, ledger, layers, allocation logs." },
   { name: "driver.md", title: "One device, request by request", folder: "lib/driver", summary: "The driver's requests as typed methods, discovery, layers on system calls." },

@@ -75,6 +75,7 @@ export interface Degree extends HeadSplit {
  *
  * @param ranks logical cores of the machine
  * @param padsVocabulary whether `lm_head` is padded. Default true
+ * @throws {ArgumentError} for ranks that are no whole number from 1 to 65536
  *
  * @example
  * const shape = { heads: 28, kvHeads: 4, vocab: 152064 };

@@ -13,8 +13,10 @@ export interface PagedCache {
 
 /** What the cache is to hold. */
 export interface KvRequest {
-  /** Sequences, padding included. */
+  /** Sequences. */
   readonly batch: number;
+  /** Sequences more than the batch, which take what padding writes. Default 0. */
+  readonly padding?: number | undefined;
   /** Tokens per sequence. */
   readonly tokens: number;
   /** Element type. Default: that of the weights. */
@@ -66,7 +68,7 @@ export function kvCacheBytes(shape: ModelShape, sharding: Sharding, request: KvR
 
 /** Tokens of all sequences and layers. */
 function contiguousTokens(shape: ModelShape, sharding: Sharding, request: KvRequest): number {
-  const batch = checked(request.batch, "batch");
+  const batch = checked(request.batch, "batch") + checked(request.padding ?? 0, "padding");
   const tokens = checked(request.tokens, "tokens");
   const sliding = shape.sliding ?? { window: tokens, layers: 0 };
   const stored = (length: number) => storedTokens(length, { shape, sharding, request });

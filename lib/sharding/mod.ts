@@ -21,6 +21,14 @@ export { elementBytes, type ElementType, elementTypeNamed } from "./element_type
 export { ModelFileError, type ModelFileFault } from "./error.ts";
 export { kvBytesPerToken, kvCacheBytes, type KvRequest, type PagedCache } from "./kv_cache.ts";
 export { type ExpertShape, type ModelShape, type ModelType, readModelConfig } from "./model_config.ts";
+export { type ModelFit, modelFit, type ModelMachine } from "./model_fit.ts";
+export {
+  type AskedSettings,
+  type ModelFolder,
+  type ModelQuestion,
+  questionOf,
+  readModelFolder,
+} from "./model_folder.ts";
 export type { ModelFileSource } from "./model_file.ts";
 export { type KvSettings, type NeuronConfig, readNeuronConfig } from "./neuron_config.ts";
 export { readSafetensors, type SafetensorsFile, type SafetensorsTensor } from "./safetensors.ts";

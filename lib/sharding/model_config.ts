@@ -15,6 +15,7 @@ import {
   readJsonTable,
   sizeField,
   textField,
+  textsField,
 } from "./model_file.ts";
 
 /** A model's dimensions. */
@@ -69,6 +70,9 @@ export interface ExpertShape {
 
 /** Architectures whose rules are known. */
 export type ModelType = "llama" | "mistral" | "mixtral" | "qwen2" | "qwen3" | "qwen2_moe" | "qwen3_moe";
+
+/** Word of `layer_types` for a layer with a window. */
+const SLIDING = "sliding_attention";
 
 const MODEL_TYPES: readonly ModelType[] = ["llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe"];
 
@@ -188,10 +192,15 @@ function sparseLayers(config: JsonTable, layers: number): number {
 function slidingOf(config: JsonTable, modelType: ModelType, layers: number): ModelShape["sliding"] {
   const window = countField(config, "sliding_window", null);
   if (window === null || modelType === "llama") return null;
+  const types = textsField(config, "layer_types");
+  if (types.length > 0) return slidingLayers(window, Math.min(layers, types.filter((type) => type === SLIDING).length));
   if (modelType === "mistral" || modelType === "mixtral") return { window, layers };
   if (!flagField(config, "use_sliding_window", false)) return null;
-  const sliding = layers - Math.min(layers, sizeField(config, "max_window_layers", layers));
-  return sliding === 0 ? null : { window, layers: sliding };
+  return slidingLayers(window, layers - Math.min(layers, sizeField(config, "max_window_layers", layers)));
+}
+
+function slidingLayers(window: number, layers: number): ModelShape["sliding"] {
+  return layers === 0 ? null : { window, layers };
 }
 
 function dtypeOf(config: JsonTable): ElementType | null {

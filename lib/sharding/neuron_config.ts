@@ -59,8 +59,8 @@ export interface NeuronConfig {
 export interface KvSettings {
   /** Element type, or null: that of the weights. */
   readonly dtype: ElementType | null;
-  /** Sequences it has room for, padding included. */
-  readonly batch: number;
+  /** Sequences it has room for besides the batch. */
+  readonly padding: number;
   /** Tokens it has room for per sequence. */
   readonly tokens: number;
   /** Whether 128 more tokens per sequence take what masked sequences write. */
@@ -167,7 +167,8 @@ function kvOf(from: JsonTable, { batch, sequence }: { batch: number; sequence: n
   return {
     // One byte whichever type it is; the settings do not have to say which.
     dtype: flagField(from, "kv_cache_quant", false) ? "float8_e4m3" : dtypeField(from, "attention_dtype"),
-    batch: countField(from, "kv_cache_batch_size", batch) + sizeField(from, "kv_cache_padding_size", 0),
+    padding: Math.max(0, countField(from, "kv_cache_batch_size", batch) - batch) +
+      sizeField(from, "kv_cache_padding_size", 0),
     tokens: countField(from, "max_length", sequence),
     maskedSequences: flagField(from, "apply_seq_ids_mask", false),
     flashDecoding: flagField(from, "flash_decoding_enabled", false),

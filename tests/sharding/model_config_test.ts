@@ -60,6 +60,8 @@ test("a window is only counted where the model uses it", () => {
   assert.equal(modelShape(jsonTable(qwen)).sliding, null, "max_window_layers is the number of layers");
   assert.deepEqual(modelShape(jsonTable({ ...qwen, max_window_layers: 20 })).sliding, { window: 4096, layers: 8 });
   assert.equal(modelShape(jsonTable({ ...qwen, use_sliding_window: false })).sliding, null);
+  const types = [...Array.from({ length: 8 }, () => "sliding_attention"), "full_attention"];
+  assert.deepEqual(modelShape(jsonTable({ ...qwen, layer_types: types })).sliding, { window: 4096, layers: 8 });
 });
 
 test("a field that is missing or wrong is named, and the file with it", async () => {
@@ -151,7 +153,7 @@ test("settings of NxD Inference and of optimum mean the same", async () => {
   assert.deepEqual(nxd.ranks, { world: 64, start: 32, local: 16 });
   assert.deepEqual(nxd.kv, {
     dtype: null,
-    batch: 9,
+    padding: 1,
     tokens: 8192,
     maskedSequences: true,
     flashDecoding: false,

@@ -131,6 +131,7 @@ test("the KV cache follows window, spare tokens, flash decoding, blocks and elem
   const perToken = kvBytesPerToken(shape, sharding);
   assert.equal(perToken, 16384);
   assert.equal(kvCacheBytes(shape, sharding, { batch: 2, tokens: 8192 }), 2 * 4096 * perToken);
+  assert.equal(kvCacheBytes(shape, sharding, { batch: 2, padding: 1, tokens: 1000 }), 3 * 1000 * perToken);
   assert.equal(kvCacheBytes(shape, sharding, { batch: 2, tokens: 1000, maskedSequences: true }), 2 * 1128 * perToken);
   assert.equal(kvCacheBytes(shape, sharding, { batch: 2, tokens: 1000, dtype: "float8_e4m3" }), 1000 * perToken);
   assert.equal(

@@ -56,9 +56,10 @@ const SHARDS = 10_000;
  */
 export async function readCheckpoint(folder: string): Promise<Checkpoint> {
   const names = await listFolder(folder);
-  if (names.includes(INDEX_FILE)) {
+  const present = new Set(names);
+  if (present.has(INDEX_FILE)) {
     const index = await readIndex(join(folder, INDEX_FILE));
-    return withIndex(index, await readShards(folder, [...new Set(index.weightMap.values())], names));
+    return withIndex(index, await readShards(folder, [...new Set(index.weightMap.values())], present));
   }
   const shards = names.filter((name) => name.endsWith(".safetensors") && !RANK_FILE.test(name)).sort();
   if (shards.length === 0) {
@@ -68,7 +69,7 @@ export async function readCheckpoint(folder: string): Promise<Checkpoint> {
       hint: "A config.json alone is enough where only the sizes are asked for.",
     });
   }
-  return readShards(folder, shards, names);
+  return readShards(folder, shards, present);
 }
 
 /**
@@ -93,7 +94,11 @@ function shardName(map: JsonTable, tensor: string, file: unknown): string {
   throw fieldError(map, tensor, "the name of a file in the same folder is expected");
 }
 
-async function readShards(folder: string, shards: readonly string[], present: readonly string[]): Promise<Checkpoint> {
+async function readShards(
+  folder: string,
+  shards: readonly string[],
+  present: ReadonlySet<string>,
+): Promise<Checkpoint> {
   if (shards.length > SHARDS) {
     throw new ModelFileError(`it has ${shards.length} shards, at most ${SHARDS} are read`, {
       file: folder,
@@ -104,13 +109,13 @@ async function readShards(folder: string, shards: readonly string[], present: re
   const files: SafetensorsFile[] = [];
   const tensors = new Map<string, CheckpointTensor>();
   for (const shard of shards) {
-    if (!present.includes(shard)) {
+    if (!present.has(shard)) {
       problems.push(`${printable(shard)} is missing`);
       continue;
     }
     const file = await readSafetensors(join(folder, shard));
     files.push(file);
-    problems.push(...file.problems.map((problem) => `${shard}: ${problem}`));
+    problems.push(...file.problems.map((problem) => `${printable(shard)}: ${problem}`));
     for (const tensor of file.tensors) {
       const other = tensors.get(tensor.name);
       if (other !== undefined) {

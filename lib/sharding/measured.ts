@@ -65,7 +65,7 @@ export interface GenerationConstants {
   readonly per: "program" | "server";
 }
 
-/** Constants by generation. The first keeps descriptors of all transfers in memory, the second makes most as it runs. */
+/** Constants by generation. The first keeps the descriptors of all transfers, the second makes most as it runs. */
 export const BY_GENERATION: Readonly<Record<Generation, GenerationConstants>> = {
   v2: {
     codePerLayer: constant(6.7 * MIB, "bytes per layer", "G13 6.0, G14 7.3 MiB"),

@@ -2,6 +2,7 @@
  * `config.json` of a Hugging Face folder as the numbers that decide about memory.
  * `docs/sharding.md`, "Architectures": which fields count, and what an absent one means.
  */
+import { printable } from "../neff/error.ts";
 import { type ElementType, elementTypeNamed } from "./element_type.ts";
 import { ModelFileError } from "./error.ts";
 import {
@@ -127,7 +128,7 @@ function modelTypeOf(config: JsonTable): ModelType {
   const text = textField(config, "model_type");
   const known = MODEL_TYPES.find((one) => one === text);
   if (known !== undefined) return known;
-  throw new ModelFileError(`the sharding rules of model type "${text}" are not known`, {
+  throw new ModelFileError(`the sharding rules of model type "${printable(text, 60)}" are not known`, {
     file: config.file,
     kind: "unsupported",
     details: { field: "model_type" },
@@ -215,7 +216,7 @@ function unknownDtype(config: JsonTable, key: string): never {
 
 function quantizationOf(config: JsonTable): string | null {
   const quantization = innerTable(config, "quantization_config");
-  return quantization === undefined ? null : textField(quantization, "quant_method", "unknown");
+  return quantization === undefined ? null : printable(textField(quantization, "quant_method", "unknown"), 60);
 }
 
 function checkedShape(config: JsonTable, shape: ModelShape): ModelShape {

@@ -1,9 +1,10 @@
 /** Files of a model folder: opened and parsed with the package's own readers, faults told as a `ModelFileError`. */
+import { stat } from "node:fs/promises";
 import { NeffError, type NeffErrorKind, printable } from "../neff/error.ts";
 import { type JsonDocument, parseJson } from "../neff/json.ts";
 import { DEFAULT_LIMITS } from "../neff/limits.ts";
 import { isTable } from "../neff/shape.ts";
-import { type ByteSource, openSource } from "../neff/source.ts";
+import { type ByteSource, openSource, systemFault } from "../neff/source.ts";
 import { ModelFileError, type ModelFileFault } from "./error.ts";
 
 /** A file by path, its bytes, or anything that reads ranges (a file on a server). */
@@ -48,7 +49,7 @@ export async function withModelFile<T>(
   use: (file: ModelFile) => Promise<T>,
 ): Promise<T> {
   if (typeof source === "object" && !(source instanceof Uint8Array)) return use(named(source, called));
-  const open = await openSource(source).catch((error: unknown) => {
+  const open = await opened(source).catch((error: unknown) => {
     throw asModelFileError(error, typeof source === "string" ? source : called);
   });
   try {
@@ -56,6 +57,17 @@ export async function withModelFile<T>(
   } finally {
     await open.close();
   }
+}
+
+/** Looks before it opens: a pipe would keep whoever opens it until somebody writes. */
+async function opened(source: string | Uint8Array): Promise<ByteSource> {
+  if (typeof source === "string") {
+    const found = await stat(source).catch((error: unknown) => {
+      throw systemFault(source, error);
+    });
+    if (!found.isFile() && !found.isDirectory()) throw new NeffError("it is no regular file", { kind: "not-a-file" });
+  }
+  return openSource(source);
 }
 
 function named(source: Pick<ByteSource, "name" | "size" | "read">, called: string): ModelFile {

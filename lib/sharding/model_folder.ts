@@ -1,4 +1,4 @@
-/** A model as people have it on disk: a folder of a Hugging Face model or of a compiled one, or a `config.json` alone. */
+/** A model as people have it on disk: a folder, downloaded or compiled, or a `config.json` alone. */
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { systemFault } from "../neff/source.ts";

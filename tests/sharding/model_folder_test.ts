@@ -46,7 +46,7 @@ test("a config.json alone asks for one sequence of a usual length, of any degree
   });
 });
 
-test("a compiled folder of NxD Inference asks what it was compiled for, and its ranks' files are the weights", async () => {
+test("a folder of NxD Inference asks what it was compiled for, and its ranks' files are the weights", async () => {
   const rank = (bytes: number) => safetensorsBytes(headerOf([["w", "U8", [bytes], bytes]]), bytes);
   const files = {
     "neuron_config.json": jsonBytes({ ...CONFIG, neuron_config: SETTINGS }),

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -141,6 +142,17 @@ test("a header that lies about offsets, shapes, names or its own length is refus
     const error = await refusal(safetensorsBytes(header, data));
     assert.match(error.message, message);
     assert.equal(error.kind, kind, error.message);
+  }
+});
+
+test("a pipe in place of a file is refused and does not wait", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "safetensors-"));
+  try {
+    const path = join(folder, "model.safetensors");
+    execFileSync("mkfifo", [path]);
+    await assert.rejects(readSafetensors(path), /it is no regular file/);
+  } finally {
+    rmSync(folder, { recursive: true });
   }
 });
 

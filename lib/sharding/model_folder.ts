@@ -40,7 +40,7 @@ export async function readModelFolder(path: string): Promise<ModelFolder> {
   const names = await readdir(path);
   const config = names.find((name) => name === CONFIG) ?? names.find((name) => name === SETTINGS);
   if (config === undefined) {
-    throw new ModelFileError(`it has no ${CONFIG}`, {
+    throw new ModelFileError("it has no config.json", {
       file: path,
       kind: "missing",
       hint: "Give the folder of a model as downloaded or compiled, or the path of its config.json.",

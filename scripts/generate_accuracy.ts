@@ -7,7 +7,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { type BudgetQuestion, rankBudget, ringBytes, scratchpadBytes } from "../lib/sharding/budget.ts";
-import { MEASURED } from "../lib/sharding/measured.ts";
+import { BY_GENERATION, MEASURED } from "../lib/sharding/measured.ts";
 import { modelShape } from "../lib/sharding/model_config.ts";
 import { tableOf } from "../lib/sharding/model_file.ts";
 
@@ -16,7 +16,7 @@ export interface AccuracyRow {
   readonly case: string;
   readonly where: string;
   readonly model: string;
-  /** What was measured: `tensors`, `scratchpad`, `rings`, `programs`, `code and rings`, `budget`, or `none`. */
+  /** What was measured: a kind of the sections below, or `none`. */
   readonly what: string;
   readonly measured: number;
   /** Undefined where nothing can be predicted; `note` says why. */
@@ -52,6 +52,7 @@ export function accuracyRows(): AccuracyRow[] {
 function predict(what: string, { model, given }: { model: string; given: Given }): number | undefined {
   switch (what) {
     case "tensors":
+    case "explained":
       return tensors(questionOf(model, given)) / MIB;
     case "scratchpad":
       return scratchpadBytes(numbers(given, "needs"), Number(given.get("page")));
@@ -130,6 +131,11 @@ const SECTIONS: readonly (readonly [title: string, kinds: readonly string[], tex
     "batch and length is read. Aim: within 1 %.",
   ],
   [
+    "Tensors whose settings are not told",
+    ["explained"],
+    "Settings chosen so that they explain what was measured. They show that the rules can, not that they did.",
+  ],
+  [
     "Scratchpad and rings",
     ["scratchpad", "rings"],
     "From what a program says of itself: the largest need per core in whole pages, and 16 bytes per descriptor.",
@@ -143,7 +149,7 @@ const SECTIONS: readonly (readonly [title: string, kinds: readonly string[], tex
   [
     "Totals before compiling",
     ["budget"],
-    "Everything from `config.json`. The estimates of code, rings and scratchpad were drawn from these very cases, so\n" +
+    "Everything from `config.json`. The estimates of code, rings and scratchpad are from these very cases, so\n" +
     "this shows that they hang together, not that they foresee another model: a budget marks them as estimates.",
   ],
 ];
@@ -176,8 +182,8 @@ ${open.map((row) => `| ${row.case} | ${row.model} | ${mebibytes(row.measured)} |
 
 Every constant of a [budget](sharding.md#budget) and the cases it comes from.
 
-| constant | value | unit | from |
-|---|---|---|---|
+| constant | value | unit | from | |
+|---|---|---|---|---|
 ${constantRows().join("\n")}
 `;
 }
@@ -198,10 +204,17 @@ function predictedTable(rows: readonly AccuracyRow[]): string {
 }
 
 function constantRows(): string[] {
-  return Object.entries(MEASURED).map(([name, { value, unit, source }]) => {
-    const words = name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
-    return `| ${words} | ${value >= MIB ? `${mebibytes(value / MIB)} MiB` : value} | ${unit} | ${source} |`;
-  });
+  const { v2, v3 } = BY_GENERATION;
+  const tables = [["", MEASURED], [", inf2 and trn1", v2], [", trn2 and later", v3]] as const;
+  return tables.flatMap(([suffix, constants]) =>
+    Object.entries(constants).flatMap(([name, constant]) => {
+      if (typeof constant === "string") return [];
+      const { value, unit, source, detail } = constant;
+      const words = name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+      const shown = unit.startsWith("bytes") && value >= 1000 ? `${mebibytes(value / MIB)} MiB` : String(value);
+      return [`| ${words}${suffix} | ${shown} | ${unit} | ${source} | ${detail} |`];
+    })
+  );
 }
 
 function mebibytes(value: number): string {

@@ -149,7 +149,7 @@ function estimates(question: BudgetQuestion, weightBytes: number): BudgetLine[] 
     name,
     bytes: Math.ceil(bytes),
     accuracy: "estimated",
-    source: `measured cases ${source}`,
+    source: `measured: ${source}`,
   });
   return [
     line("inputs and outputs", MEASURED.io.value + MEASURED.ioPerToken.value * batch * sequence, MEASURED.io.source),
@@ -170,8 +170,8 @@ function scratchpadLine(question: BudgetQuestion): BudgetLine {
   const state = prompt * shape.hidden * elementBytes(sharding.dtype ?? shape.dtype ?? "bfloat16");
   const need = Math.max(MEASURED.leastScratchpad.value, MEASURED.hiddenStates.value * state);
   const bytes = scratchpadBytes([need, ...Array.from({ length: lnc - 1 }, () => 1)], pageBytes);
-  const cases = `${MEASURED.hiddenStates.source}; ${MEASURED.leastScratchpad.source}`;
-  return { name: "scratchpad", bytes, accuracy: "estimated", source: `measured cases ${cases}; pages of ${pageBytes}` };
+  const source = `measured: ${MEASURED.leastScratchpad.source}, ${MEASURED.hiddenStates.source}`;
+  return { name: "scratchpad", bytes, accuracy: "estimated", source };
 }
 
 function usualPage({ runtime }: BudgetQuestion, prompt: number): Constant {

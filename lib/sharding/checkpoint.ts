@@ -36,7 +36,7 @@ export interface RankCheckpoint {
 }
 
 /** The index of a checkpoint in shards. */
-export interface SafetensorsIndex {
+interface SafetensorsIndex {
   /** Tensor name → file, both as written. */
   readonly weightMap: ReadonlyMap<string, string>;
   /** `metadata.total_size`: bytes of all tensors; null where it is absent. */
@@ -78,7 +78,7 @@ export async function readCheckpoint(folder: string): Promise<Checkpoint> {
  * @param path of the file
  * @throws {ModelFileError} for an index without `weight_map`, or with a file name that leaves the folder
  */
-export async function readIndex(path: string): Promise<SafetensorsIndex> {
+async function readIndex(path: string): Promise<SafetensorsIndex> {
   const json = await readJsonTable(path, INDEX_FILE);
   const map = innerTable(json, "weight_map");
   if (map === undefined) throw fieldError(json, "weight_map", "an object is expected");
@@ -138,11 +138,11 @@ function withIndex({ weightMap, totalBytes }: SafetensorsIndex, checkpoint: Chec
   const unlisted = [...found.keys()].filter((name) => !weightMap.has(name));
   if (absent.length > 0) {
     problems.push(
-      `${absent.length} tensors are not in the file the index names, "${printable(absent[0]?.[0] ?? "", 100)}" first`,
+      `tensors missing in the file the index names: ${absent.length}, "${printable(absent[0]?.[0] ?? "", 100)}" first`,
     );
   }
   if (unlisted.length > 0) {
-    problems.push(`${unlisted.length} tensors are not in the index, "${printable(unlisted[0] ?? "", 100)}" first`);
+    problems.push(`tensors missing in the index: ${unlisted.length}, "${printable(unlisted[0] ?? "", 100)}" first`);
   }
   if (totalBytes !== null && totalBytes !== checkpoint.bytes) {
     problems.push(`the index says ${totalBytes} bytes, the headers ${checkpoint.bytes}`);
@@ -194,7 +194,7 @@ function missingRanks(
   let missing = 0;
   let least = end;
   for (let rank = end - 1; rank >= first; rank--) if (!here.has(rank)) [missing, least] = [missing + 1, rank];
-  return missing === 0 ? [] : [`${missing} of ranks ${first} to ${end - 1} have no file, rank ${least} first`];
+  return missing === 0 ? [] : [`ranks without a file: ${missing} of ${first} to ${end - 1}, rank ${least} first`];
 }
 
 async function listFolder(folder: string): Promise<string[]> {

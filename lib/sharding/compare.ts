@@ -20,28 +20,27 @@ export interface CheckpointComparison {
  * what {@linkcode modelTensors} says of the model is what is on disk.
  */
 export function compareCheckpoint(shape: ModelShape, checkpoint: Checkpoint): CheckpointComparison {
-  const expected = new Map(modelTensors(shape).map((tensor) => [tensor.name, tensor]));
+  const rules = new Map(modelTensors(shape).map((tensor) => [tensor.name, tensor]));
   const found = new Map<string, number>();
-  const other: CheckpointTensor[] = [];
-  const problems: string[] = [];
+  const [other, different]: [CheckpointTensor[], CheckpointTensor[]] = [[], []];
   for (const tensor of checkpoint.tensors) {
     const name = patternOf(tensor.name);
-    const rule = expected.get(name);
+    const rule = rules.get(name);
+    found.set(name, (found.get(name) ?? 0) + 1);
     if (rule === undefined) other.push(tensor);
-    else {
-      found.set(name, (found.get(name) ?? 0) + 1);
-      if (elementCount(tensor.shape) !== rule.rows * rule.columns) problems.push(differentShape(tensor, rule));
-    }
+    else if (elementCount(tensor.shape) !== rule.rows * rule.columns) different.push(tensor);
   }
   const otherBytes = other.reduce((sum, { bytes }) => sum + bytes, 0);
-  if (other.length > 0) {
-    problems.push(
-      `${other.length} tensors of ${otherBytes} bytes are not known, "${printable(other[0]?.name ?? "", 100)}" first`,
-    );
-  }
-  for (const rule of expected.values()) problems.push(...missing(rule, { found: found.get(rule.name) ?? 0, shape }));
+  const problems = [
+    ...differentShapes(different, rules),
+    ...unknownTensors(other.filter(({ name }) => !COMPUTED.test(name))),
+    ...[...rules.values()].flatMap((rule) => missing(rule, { found: found.get(rule.name) ?? 0, shape })),
+  ];
   return { knownBytes: checkpoint.bytes - otherBytes, otherBytes, problems };
 }
+
+/** Tables that older checkpoints carry and every loader computes anew. */
+const COMPUTED = /\.rotary_emb\.inv_freq$/;
 
 /** `model.layers.3.mlp.experts.7.w1.weight` → `model.layers.{layer}.mlp.experts.{expert}.w1.weight`. */
 function patternOf(name: string): string {
@@ -51,10 +50,20 @@ function patternOf(name: string): string {
   );
 }
 
-function differentShape({ name, shape }: CheckpointTensor, { rows, columns }: ModelTensor): string {
-  return `tensor "${printable(name, 100)}" is [${shape.join(", ")}], config.json makes it [${rows}${
-    columns === 1 ? "" : `, ${columns}`
-  }]`;
+function differentShapes(tensors: readonly CheckpointTensor[], rules: ReadonlyMap<string, ModelTensor>): string[] {
+  const [first] = tensors;
+  const rule = first === undefined ? undefined : rules.get(patternOf(first.name));
+  if (first === undefined || rule === undefined) return [];
+  const wanted = rule.columns === 1 ? `[${rule.rows}]` : `[${rule.rows}, ${rule.columns}]`;
+  const is = `"${printable(first.name, 100)}" is [${first.shape.join(", ")}], config.json makes it ${wanted}`;
+  return [`tensors of another shape: ${tensors.length}; ${is}`];
+}
+
+function unknownTensors(tensors: readonly CheckpointTensor[]): string[] {
+  const [first] = tensors;
+  if (first === undefined) return [];
+  const bytes = tensors.reduce((sum, tensor) => sum + tensor.bytes, 0);
+  return [`tensors that are not known: ${tensors.length} of ${bytes} bytes, "${printable(first.name, 100)}" first`];
 }
 
 function missing(
@@ -63,5 +72,5 @@ function missing(
 ): string[] {
   const want = layers * experts;
   if (found === want || (found === 0 && name === "lm_head.weight" && shape.tiedEmbeddings)) return [];
-  return [`${name} is there ${found} times, config.json wants ${want}`];
+  return [`${name}: ${found} of ${want} are there`];
 }

@@ -11,7 +11,7 @@ import { ModelFileError, type ModelFileFault } from "./error.ts";
 export type ModelFileSource = string | Uint8Array | Pick<ByteSource, "name" | "size" | "read">;
 
 /** A file that is open, with a name for messages. */
-export interface ModelFile {
+interface ModelFile {
   readonly file: string;
   readonly size: number;
   /** Up to `length` bytes at `offset`; fewer only at the end of the file. */

@@ -103,8 +103,8 @@ test("what index and shards do not agree on is told, and the rest still counts",
     assert.equal(bytes, 150);
     assert.deepEqual(problems, [
       "gone.safetensors is missing",
-      '1 tensors are not in the file the index names, "y" first',
-      '1 tensors are not in the index, "z" first',
+      'tensors missing in the file the index names: 1, "y" first',
+      'tensors missing in the index: 1, "z" first',
       "the index says 400 bytes, the headers 150",
     ]);
   });
@@ -141,10 +141,10 @@ test("files per rank are found in the folder or its weights, and missing ranks a
   await inFolder({ [name(0)]: rank(10), [name(1)]: rank(10), [name(10)]: rank(12) }, async (folder) => {
     const { ranks, problems } = await readRankCheckpoints(folder);
     assert.deepEqual(ranks.map(({ rank, bytes }) => [rank, bytes]), [[0, 10], [1, 10], [10, 12]]);
-    assert.deepEqual(problems, ["8 of ranks 0 to 10 have no file, rank 2 first"]);
+    assert.deepEqual(problems, ["ranks without a file: 8 of 0 to 10, rank 2 first"]);
     assert.deepEqual((await readRankCheckpoints(folder, { startRank: 0, ranks: 2 })).problems, []);
     assert.deepEqual((await readRankCheckpoints(folder, { startRank: 10, ranks: 4 })).problems, [
-      "3 of ranks 10 to 13 have no file, rank 11 first",
+      "ranks without a file: 3 of 10 to 13, rank 11 first",
     ]);
   });
   await inFolder(
@@ -179,16 +179,18 @@ test("tensors that are missing, unknown or of another shape are told by name", a
   const changed = {
     ...header,
     "vision.patch.weight": { dtype: "BF16", shape: [8], data_offsets: [end, end + 16] },
+    // Older checkpoints carry it, and nobody loads it.
+    "model.layers.0.self_attn.rotary_emb.inv_freq": { dtype: "F32", shape: [1], data_offsets: [end + 16, end + 20] },
     "model.norm.weight": undefined,
   };
   const other = modelShape(jsonTable({ ...SMALL_CONFIG, vocab_size: 11 }));
-  await inFolder({ "model.safetensors": safetensorsBytes(changed, end + 16) }, async (folder) => {
+  await inFolder({ "model.safetensors": safetensorsBytes(changed, end + 20) }, async (folder) => {
     const { otherBytes, problems } = compareCheckpoint(other, await readCheckpoint(folder));
-    assert.equal(otherBytes, 16);
+    assert.equal(otherBytes, 20);
     assert.deepEqual(problems, [
-      'tensor "model.embed_tokens.weight" is [10, 8], config.json makes it [11, 8]',
-      '1 tensors of 16 bytes are not known, "vision.patch.weight" first',
-      "model.norm.weight is there 0 times, config.json wants 1",
+      'tensors of another shape: 1; "model.embed_tokens.weight" is [10, 8], config.json makes it [11, 8]',
+      'tensors that are not known: 1 of 16 bytes, "vision.patch.weight" first',
+      "model.norm.weight: 0 of 1 are there",
     ]);
   });
 });

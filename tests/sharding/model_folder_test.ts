@@ -80,7 +80,7 @@ test("a folder of optimum has its settings beside its config.json, and missing r
   await inFolder(files, async (folder) => {
     const model = await readModelFolder(folder);
     assert.deepEqual([model.settings?.form, model.settings?.tp], ["optimum", 4]);
-    assert.deepEqual(model.problems, ["3 of ranks 0 to 3 have no file, rank 1 first"]);
+    assert.deepEqual(model.problems, ["ranks without a file: 3 of 0 to 3, rank 1 first"]);
   });
 });
 
@@ -89,7 +89,7 @@ test("weights that are not those of config.json are told, and the sizes of confi
   await inFolder({ "config.json": jsonBytes(CONFIG), "model.safetensors": weights }, async (folder) => {
     const { shape, checkpoint, problems } = await readModelFolder(folder);
     assert.deepEqual([shape.layers, checkpoint?.bytes], [22, 4096]);
-    assert.ok(problems.includes("model.embed_tokens.weight is there 0 times, config.json wants 1"), problems.join());
+    assert.ok(problems.includes("model.embed_tokens.weight: 0 of 1 are there"), problems.join());
   });
 });
 

@@ -47,12 +47,13 @@ export { coresOnHbm, logicalCoreSize, logicalCoresOnHbm, logicalPlaceOf, physica
 export { parseCoreList, readCoreRequest } from "./lib/runtime/visible_cores.ts";
 export { resolvedOffsets } from "./lib/runtime/context_layout.ts";
 export { createHandleMinter, type HandleMinter } from "./lib/runtime/handles.ts";
-export { type DeviceList, listDevices } from "./lib/runtime/device_list.ts";
+export { type DeviceList, listDevices } from "./lib/host/device_list.ts";
 export { log, type LogLayer } from "./lib/runtime/log_file.ts";
 export type { Environment } from "./lib/runtime/environment.ts";
 
 // Compiled models
 export * from "./lib/neff/mod.ts";
+export * from "./lib/neff_write/mod.ts";
 export type { StreamOptions as NeffStreamOptions } from "./lib/neff/stream.ts";
 
 // Models that are not compiled yet
@@ -62,11 +63,11 @@ export * from "./lib/sharding/mod.ts";
 export { planNeff } from "./lib/plan/build.ts";
 export { PlanError, ResolveError, type ResolveFault } from "./lib/plan/error.ts";
 export type { Plan } from "./lib/plan/plan.ts";
-export { stage, type StageOptions } from "./lib/plan/stage.ts";
-export { stageCores, type StageCore } from "./lib/plan/core.ts";
-export { StagedModel, StagedSubgraph, type StagedVariable } from "./lib/plan/staged_model.ts";
-export { fit, fitAll, type FitAnswer, type FitOptions, type FitVerdict } from "./lib/plan/fit.ts";
-export { INSTANCES, instanceNamed, type Machine } from "./lib/plan/instances.ts";
+export { stage, type StageOptions } from "./lib/stage/stage.ts";
+export { stageCores, type StageCore } from "./lib/stage/core.ts";
+export { StagedModel, StagedSubgraph, type StagedVariable } from "./lib/stage/staged_model.ts";
+export { fit, fitAll, type FitAnswer, type FitOptions, type FitVerdict } from "./lib/fit/fit.ts";
+export { INSTANCES, instanceNamed, type Machine } from "./lib/abi/instances.ts";
 export { type LoadItem, loadItems, planItems, tensorItems } from "./lib/plan/footprint.ts";
 export { pageAdvice, scratchpadMode, type ScratchpadMode } from "./lib/plan/scratchpad.ts";
 
@@ -82,12 +83,8 @@ export { type Fault as FakeFault, parseFault, ProcessDied } from "./lib/fake/fau
 export { FakeAbort } from "./lib/fake/danger.ts";
 export { type Clock, realClock, virtualClock } from "./lib/fake/clock.ts";
 export { type LogSink, recordRequests, type ReplayResult as RequestReplay, replayRequests } from "./lib/fake/recorder.ts";
-export {
-  parseRecording, type Recording, replay as replayRecording, type ReplayOptions as RecordingReplayOptions, type ScenarioResult, type StepResult, summaryLine,
-  totalOf,
-} from "./lib/fake/conformance/run.ts";
 export { FakeProcess } from "./lib/fake/process.ts";
-export { type RunResult, runUnderFake, type RunUnderFakeOptions } from "./lib/fake/shim/run.ts";
-export { ShimError, shimObstacle } from "./lib/fake/shim/capability.ts";
+export { type RunResult, runUnderFake, type RunUnderFakeOptions } from "./lib/shim/run.ts";
+export { ShimError, shimObstacle } from "./lib/shim/capability.ts";
 export { type Kernel, linuxKernel } from "./ffi/kernel.ts";
 export { Mapping } from "./ffi/mapping.ts";

@@ -6,12 +6,13 @@ import { fileURLToPath } from "node:url";
 import { createFake } from "../lib/fake/machine.ts";
 import { openDeviceMemory } from "../lib/dmem/mod.ts";
 import { openDevice } from "../lib/driver/mod.ts";
-import { buildModel } from "../lib/neff/build.ts";
-import { type Neff, parseNeff, writeNeff } from "../lib/neff/mod.ts";
-import { replaceMember } from "../lib/neff/write.ts";
+import { buildModel } from "../lib/neff_write/build.ts";
+import { type Neff, parseNeff } from "../lib/neff/mod.ts";
+import { writeNeff } from "../lib/neff_write/mod.ts";
+import { replaceMember } from "../lib/neff_write/write.ts";
 import { planNeff } from "../lib/plan/build.ts";
-import { stageCores } from "../lib/plan/core.ts";
-import { stage } from "../lib/plan/stage.ts";
+import { stageCores } from "../lib/stage/core.ts";
+import { stage } from "../lib/stage/stage.ts";
 import type { Suite } from "./support/harness.ts";
 import type { PlanReport } from "./support/plan_child.ts";
 

@@ -1,9 +1,9 @@
 import { STATE_BUFFER_BYTES } from "../lib/abi/architecture.ts";
-import { buildNeff } from "../lib/neff/build.ts";
+import { buildNeff } from "../lib/neff_write/build.ts";
 import { dmaReferences, parseNeff, readNeff, type ResolvedReference } from "../lib/neff/mod.ts";
 import { planNeff } from "../lib/plan/build.ts";
-import { type MemRefTable, memRefTable, setPlace, setSize, sizeOf } from "../lib/plan/mem_ref_table.ts";
-import { resolveAddress, resolveAddresses } from "../lib/plan/resolve.ts";
+import { type MemRefTable, memRefTable, setPlace, setSize, sizeOf } from "../lib/stage/mem_ref_table.ts";
+import { resolveAddress, resolveAddresses } from "../lib/stage/resolve.ts";
 import { corpusModels, corpusPath } from "../tests/support/corpus.ts";
 import { compileC } from "./support/c.ts";
 import type { Suite } from "./support/harness.ts";

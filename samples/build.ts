@@ -6,7 +6,7 @@
  * are stored without compression, so that every runtime writes the same bytes.
  */
 import { writeFileSync } from "node:fs";
-import { buildNeff, type DefinitionSpec, type ModelSpec, type VariableSpec } from "../lib/neff/mod.ts";
+import { buildNeff, type DefinitionSpec, type ModelSpec, type VariableSpec } from "../lib/neff_write/mod.ts";
 
 const KiB = 1024;
 

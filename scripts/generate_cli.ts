@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { describeProgram } from "../lib/cli/describe.ts";
 import { EXAMPLES } from "../lib/cli/examples.ts";
 import { buildProgram } from "../lib/cli/program.ts";
-import { cliPage } from "../lib/report/cli_page.ts";
+import { cliPage } from "../lib/cli/text/cli_page.ts";
 import { SCHEMAS } from "../lib/cli/schema_files.ts";
 
 /** Width of the ready text. */

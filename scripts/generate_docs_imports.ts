@@ -14,7 +14,7 @@ export interface Edge {
 }
 
 /** Folders in the order of their layers, lowest first. */
-const LAYERS = ["ffi", "lib/abi", "lib/neff", "lib/report", "lib/driver", "lib/fake", "lib/dmem", "lib/plan", "lib/runtime", "lib/cli", "mod.ts"];
+const LAYERS = ["ffi", "lib/abi", "lib/text", "lib/neff", "lib/sharding", "lib/deployment", "lib/explain", "lib/neff_write", "lib/driver", "lib/fake", "lib/dmem", "lib/shim", "lib/plan", "lib/host", "lib/stage", "lib/fit", "lib/map", "lib/runtime", "lib/cli", "mod.ts"];
 
 /** Counts the imports between folders. */
 export function importEdges(root: string, read: (path: string) => Source): Edge[] {
@@ -43,7 +43,7 @@ export function importPicture(edges: readonly Edge[]): string {
   const reaches = (from: string, to: string): boolean => values.some((edge) => edge.from === from && (edge.to === to || reaches(edge.to, to)));
   const implied = ({ from, to }: Edge): boolean => values.some((edge) => edge.from === from && edge.to !== to && reaches(edge.to, to));
   const nodes = LAYERS.toReversed().map((folder) => `  ${id(folder)}["${folder}"]`);
-  const lines = edges.filter((edge) => !implied(edge) && !(edge.from === "lib/report" && edge.values === 0)).map(({ from, to, values: count }) => `  ${id(from)} ${count > 0 ? "-->" : "-.->"} ${id(to)}`);
+  const lines = edges.filter((edge) => !implied(edge)).map(({ from, to, values: count }) => `  ${id(from)} ${count > 0 ? "-->" : "-.->"} ${id(to)}`);
   return ["```mermaid", "graph TD", ...nodes, ...lines, "```"].join("\n");
 }
 

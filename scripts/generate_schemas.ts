@@ -1,5 +1,5 @@
 /**
- * Writes `schemas/*.json` from the types in `lib/report/json_output.ts`. A test checks that
+ * Writes `schemas/*.json` from the types in `lib/cli/text/json_output.ts`. A test checks that
  * they are up to date.
  *
  *     bun scripts/generate_schemas.ts
@@ -14,7 +14,7 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 /** The schemas by path from the root of the repository. */
 export function generateSchemas(): Readonly<Record<string, string>> {
   const generator = createGenerator({
-    path: `${root}lib/report/json_output.ts`, tsconfig: `${root}tsconfig.json`, skipTypeCheck: true, additionalProperties: true, expose: "none",
+    path: `${root}lib/cli/text/json_output.ts`, tsconfig: `${root}tsconfig.json`, skipTypeCheck: true, additionalProperties: true, expose: "none",
     topRef: false, sortProps: false,
   });
   return Object.fromEntries(Object.entries(SCHEMAS).flatMap(([command, files]) => files.map(({ file, type }) => {

@@ -1,5 +1,5 @@
-import { buildModel } from "../../lib/neff/build.ts";
-import { writeNeffFile } from "../../lib/neff/mod.ts";
+import { buildModel } from "../../lib/neff_write/build.ts";
+import { writeNeffFile } from "../../lib/neff_write/mod.ts";
 
 const MIB = 2 ** 20;
 const BLOCK = 8 * MIB;

@@ -5,8 +5,8 @@ import { openDevice } from "../../lib/driver/mod.ts";
 import { createFake } from "../../lib/fake/machine.ts";
 import { readNeff } from "../../lib/neff/mod.ts";
 import { planNeff } from "../../lib/plan/build.ts";
-import { stageCores } from "../../lib/plan/core.ts";
-import { stage } from "../../lib/plan/stage.ts";
+import { stageCores } from "../../lib/stage/core.ts";
+import { stage } from "../../lib/stage/stage.ts";
 
 /** What it prints. */
 export interface PlanReport {

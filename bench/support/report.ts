@@ -1,5 +1,5 @@
 import { cpus } from "node:os";
-import { table } from "../../lib/report/table.ts";
+import { table } from "../../lib/text/table.ts";
 import type { Row } from "./harness.ts";
 
 /** Everything one run of the benches measured, with where it ran. */

@@ -1,7 +1,7 @@
-import type { FitHbm } from "../plan/fit_trial.ts";
-import { allowsUnicode, type BarOptions, drawBars } from "../report/bars.ts";
-import { drawFitBars } from "../report/bars_fit.ts";
-import type { MemoryPicture } from "../report/map/model.ts";
+import type { FitHbm } from "../fit/fit_trial.ts";
+import { allowsUnicode, type BarOptions, drawBars } from "../map/bars.ts";
+import { drawFitBars } from "./text/bars_fit.ts";
+import type { MemoryPicture } from "../map/model.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** A picture's bars as this terminal can show them. */

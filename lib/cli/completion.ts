@@ -1,6 +1,6 @@
 import type { Command } from "commander";
-import { INSTANCES } from "../plan/instances.ts";
-import { completionScript, type Shell } from "../report/completion.ts";
+import { INSTANCES } from "../abi/instances.ts";
+import { completionScript, type Shell } from "./text/completion.ts";
 import { describeProgram } from "./describe.ts";
 import type { Terminal } from "./terminal.ts";
 

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import type { Product } from "../abi/architecture.ts";
 import { COPY_MODES, type CopyMode, measureCopies } from "../dmem/bandwidth.ts";
 import { openDevice } from "../driver/device.ts";
-import { type CopyReport, copyText } from "../report/copy_report.ts";
+import { type CopyReport, copyText } from "./text/copy_report.ts";
 import { openKernel } from "./devices.ts";
 import { startCounter } from "./progress.ts";
 import { deviceLabel } from "./session.ts";

@@ -1,6 +1,6 @@
 /** The command definitions as plain data, for the manual and for shells. */
 import type { Command, Option } from "commander";
-import type { ArgumentDescription, CommandDescription, Completes, OptionDescription, ProgramDescription } from "../report/command_description.ts";
+import type { ArgumentDescription, CommandDescription, Completes, OptionDescription, ProgramDescription } from "./text/command_description.ts";
 
 /** Names of values that are files, folders or programs. */
 const COMPLETES: Readonly<Record<string, Completes>> = {

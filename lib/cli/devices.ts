@@ -1,8 +1,8 @@
 import { type Kernel, linuxKernel } from "../../ffi/kernel.ts";
 import type { Product } from "../abi/architecture.ts";
 import { createFake } from "../fake/machine.ts";
-import { deviceText } from "../report/device_report.ts";
-import { listDevices } from "../runtime/device_list.ts";
+import { deviceText } from "./text/device_report.ts";
+import { listDevices } from "../host/device_list.ts";
 import { ExitCode } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 

@@ -1,6 +1,6 @@
 import { diffNeffs, readNeff } from "../neff/mod.ts";
-import type { DiffOutput } from "../report/json_output.ts";
-import { diffText } from "../report/diff_report.ts";
+import type { DiffOutput } from "./text/json_output.ts";
+import { diffText } from "./text/diff_report.ts";
 import { ExitCode } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 

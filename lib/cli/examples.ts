@@ -39,7 +39,6 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   copy: [["copy --fake trn2 --size 64KiB..1MiB --mode zero-copy --time 5", "three sizes, one way"]],
   replay: [],
   fake: [["fake --arch trn2 --devices 2 -- neuron-dmem devices", "any program that opens /dev/neuron0"]],
-  conformance: [["conformance tests/golden/conformance/driver-2.24.7-trn1.json.gz --category alloc", "what was recorded about allocating"]],
   completion: [["completion bash", "for this shell: source <(neuron-dmem completion bash)"]],
 };
 

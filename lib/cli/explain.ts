@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { featureBits } from "../neff/mod.ts";
 import { type CodeExplanation, explainableCodes, explainCode } from "../report/explain/codes.ts";
 import { explainLog, type LogExplanation } from "../report/explain/log.ts";
-import { humanSize } from "../report/size.ts";
+import { humanSize } from "../text/size.ts";
 import { ExitCode, UsageError } from "./failure.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 

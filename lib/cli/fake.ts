@@ -1,7 +1,7 @@
 import { ArgumentError } from "../../ffi/error.ts";
 import { geometries, type Product, productOfTarget, type Target } from "../abi/architecture.ts";
 import { parseFault } from "../fake/faults.ts";
-import { runUnderFake, type RunUnderFakeOptions, signalNumber } from "../fake/shim/run.ts";
+import { runUnderFake, type RunUnderFakeOptions, signalNumber } from "../shim/run.ts";
 import { UsageError } from "./failure.ts";
 import type { Terminal } from "./terminal.ts";
 

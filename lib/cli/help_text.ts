@@ -6,49 +6,46 @@ it goes, and whether it fits.
 Everything but --device works without Neuron hardware.
 
 Options:
-  -V, --version                         print the version
-  -h, --help                            print this help
+  -V, --version                     print the version
+  -h, --help                        print this help
 
 Compiled models:
-  inspect [options] <file>              what a compiled model contains
-  scan [options] <path...>              say of each model in a folder whether it
-                                        is good
-  diff [options] <a> <b>                how two compiled models differ
-  plan [options] <file>                 the records a model is planned into
-  unpack [options] <file> <folder>      write the members of a model into a
-                                        folder
-  pack [options] <folder> <file>        make a model of a folder's files
+  inspect [options] <file>          what a compiled model contains
+  scan [options] <path...>          say of each model in a folder whether it is
+                                    good
+  diff [options] <a> <b>            how two compiled models differ
+  plan [options] <file>             the records a model is planned into
+  unpack [options] <file> <folder>  write the members of a model into a folder
+  pack [options] <folder> <file>    make a model of a folder's files
 
 Will it fit:
-  fit [options] [file...]               tell whether models and tensors fit, and
-                                        on what
+  fit [options] [file...]           tell whether models and tensors fit, and on
+                                    what
 
 Loading:
-  load [options] <file>                 load a model, show where everything
-                                        went, free it
-  resolve [options] <file> <name>       device address of a variable, or of a
-                                        byte in it
-  map [options] [file...]               draw device memory as a page and as bars
+  load [options] <file>             load a model, show where everything went,
+                                    free it
+  resolve [options] <file> <name>   device address of a variable, or of a byte
+                                    in it
+  map [options] [file...]           draw device memory as a page and as bars
 
 Devices:
-  devices [options]                     list the Neuron devices of this host
-  mem [options]                         who uses the memory of the devices
-  top [options]                         watch device memory as it changes
-  metrics [options]                     serve the memory counters to Prometheus
+  devices [options]                 list the Neuron devices of this host
+  mem [options]                     who uses the memory of the devices
+  top [options]                     watch device memory as it changes
+  metrics [options]                 serve the memory counters to Prometheus
 
 Memory:
-  copy [options]                        measure copies between host and device
-                                        memory
-  replay [options] <log>                replay a log of allocations or requests
+  copy [options]                    measure copies between host and device
+                                    memory
+  replay [options] <log>            replay a log of allocations or requests
 
 The fake device:
-  fake [options] <command...>           run any program with fake Neuron devices
-  conformance [options] <recording...>  compare the fake with recordings of the
-                                        driver
+  fake [options] <command...>       run any program with fake Neuron devices
 
 Help:
-  explain [options] <code>              explain a runtime status, an errno, or a
-                                        runtime log
-  completion <shell>                    print a completion script for a shell
+  explain [options] <code>          explain a runtime status, an errno, or a
+                                    runtime log
+  completion <shell>                print a completion script for a shell
 
 Exit codes: 0 done, 1 the file or the device says no, 2 wrong usage.`;

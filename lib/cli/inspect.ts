@@ -1,8 +1,8 @@
 import { explainFeatures, LOADER_FEATURE_MASK, summarizeNeff } from "../neff/mod.ts";
 import { loadItems } from "../plan/footprint.ts";
-import { type Inspection, inspectNeff } from "../report/inspection.ts";
-import { grouped, humanSize } from "../report/size.ts";
-import { table } from "../report/table.ts";
+import { type Inspection, inspectNeff } from "./text/inspection.ts";
+import { grouped, humanSize } from "../text/size.ts";
+import { table } from "../text/table.ts";
 import { ExitCode } from "./failure.ts";
 import { readModel } from "./read_model.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";

@@ -1,5 +1,5 @@
 import type { Product } from "../abi/architecture.ts";
-import { type LoadReport, loadTables } from "../report/load_report.ts";
+import { type LoadReport, loadTables } from "./text/load_report.ts";
 import { ExitCode } from "./failure.ts";
 import { startBar } from "./progress.ts";
 import { isLarge, openSession, type Session } from "./session.ts";
@@ -21,7 +21,7 @@ export async function load(terminal: Terminal, args: readonly string[], options:
 }
 
 async function barsOf(terminal: Terminal, { neuron, loaded, device }: Session): Promise<string> {
-  const [{ neuronPicture }, { barsText }] = await Promise.all([import("../runtime/picture.ts"), import("./bars.ts")]);
+  const [{ neuronPicture }, { barsText }] = await Promise.all([import("./picture.ts"), import("./bars.ts")]);
   return barsText(terminal, neuronPicture(neuron, loaded.map(({ model }) => model), { title: "", source: device.label }));
 }
 

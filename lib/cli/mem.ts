@@ -1,5 +1,5 @@
-import { memoryText, type MemoryReport, readHostMemory, SYSFS_SCOPE } from "../report/memory_report.ts";
-import { readSysfsMemory } from "../report/sysfs_memory.ts";
+import { memoryText, type MemoryReport, readHostMemory, SYSFS_SCOPE } from "./text/memory_report.ts";
+import { readSysfsMemory } from "../host/sysfs_memory.ts";
 import { openKernel } from "./devices.ts";
 import { ExitCode } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";

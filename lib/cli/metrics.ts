@@ -1,7 +1,7 @@
 import { ArgumentError } from "../../ffi/error.ts";
-import { metricsText } from "../report/metrics.ts";
-import { type ListenAddress, parseListen, serveMetrics } from "../report/metrics_server.ts";
-import { readSysfsMemory } from "../report/sysfs_memory.ts";
+import { metricsText } from "../host/metrics.ts";
+import { type ListenAddress, parseListen, serveMetrics } from "../host/metrics_server.ts";
+import { readSysfsMemory } from "../host/sysfs_memory.ts";
 import { openKernel } from "./devices.ts";
 import { ExitCode, UsageError } from "./failure.ts";
 import type { Terminal } from "./terminal.ts";

@@ -1,7 +1,7 @@
 /** Options that several commands share, and how their values are read. */
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { NeuronError } from "../../ffi/error.ts";
-import { parseBytes } from "../report/bytes.ts";
+import { parseBytes } from "../text/bytes.ts";
 
 /** The products a fake device can be. */
 export const PRODUCTS = ["trn1", "inf2", "trn2", "trn3"] as const;

@@ -1,8 +1,9 @@
 import { lstat, rename, rm, writeFile } from "node:fs/promises";
 import { NeuronError } from "../../ffi/error.ts";
-import { type Compression, describeLocation, NeffError, packFolder, parseNeff } from "../neff/mod.ts";
-import type { PackOutput } from "../report/json_output.ts";
-import { humanSize } from "../report/size.ts";
+import { describeLocation, NeffError, parseNeff } from "../neff/mod.ts";
+import { type Compression, packFolder } from "../neff_write/mod.ts";
+import type { PackOutput } from "./text/json_output.ts";
+import { humanSize } from "../text/size.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 /** `pack FOLDER FILE`: a model from the files of a folder. @throws {NeuronError} for files that make no model, and a file that cannot be written */

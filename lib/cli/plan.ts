@@ -3,7 +3,7 @@ import { planNeff } from "../plan/build.ts";
 import type { Plan } from "../plan/plan.ts";
 import { decodePlanFile, encodePlanFile, PLAN_MAGIC, type PlanFile } from "../plan/plan_file.ts";
 import { planRecord } from "../plan/plan_record.ts";
-import { type PlannedSubgraph, type PlanReport, planText } from "../report/plan_report.ts";
+import { type PlannedSubgraph, type PlanReport, planText } from "./text/plan_report.ts";
 import { write } from "./pack.ts";
 import { readModel } from "./read_model.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";

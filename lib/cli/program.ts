@@ -231,14 +231,6 @@ function addFakeCommands(program: Command, wrap: Wrap): void {
     .addOption(new Option("--sysfs <root>", "keep the driver's files below this directory, for mem, top and metrics outside"))
     .addOption(new Option("--machine <name>", "share a machine with other programs that name it"))
     .action(wrap(async () => (await import("./fake.ts")).fake));
-  program.command("conformance <recording...>")
-    .summary("compare the fake with recordings of the driver")
-    .description("replay recordings of the driver (.json, .json.gz) on the fake and compare step by step (exit code 1 when a step differs without a reason)")
-    .option("--out-of-process", "make the recorded calls from real processes under the fake, through the kernel")
-    .addOption(new Option("--scenario <text>", "only scenarios whose name contains this"))
-    .addOption(new Option("--category <name>", "only scenarios of this category"))
-    .addOption(jsonOption())
-    .action(wrap(async () => (await import("./conformance.ts")).conformance));
 }
 
 /** Commands about the files of compiled models; they need no device. */

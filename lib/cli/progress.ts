@@ -1,5 +1,5 @@
 import type { SingleBar } from "cli-progress";
-import { humanSize } from "../report/size.ts";
+import { humanSize } from "../text/size.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** What a command tells about long work; silent where nobody looks. */

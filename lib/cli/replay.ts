@@ -3,8 +3,8 @@ import { readFile } from "node:fs/promises";
 import { NeuronError } from "../../ffi/error.ts";
 import { parseAllocationLog } from "../dmem/allocation_log.ts";
 import { replay as replayLog } from "../dmem/replay.ts";
-import type { ReplayOutput, ReplayRequestsOutput } from "../report/json_output.ts";
-import { replayText } from "../report/replay_report.ts";
+import type { ReplayOutput, ReplayRequestsOutput } from "./text/json_output.ts";
+import { replayText } from "./text/replay_report.ts";
 import { ExitCode, UsageError } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 

@@ -1,5 +1,5 @@
 import { NeuronError } from "../../ffi/error.ts";
-import type { ResolveOutput } from "../report/json_output.ts";
+import type { ResolveOutput } from "./text/json_output.ts";
 import { sessionOptions } from "./load.ts";
 import { openSession } from "./session.ts";
 import { printJson, type Terminal } from "./terminal.ts";

@@ -1,7 +1,7 @@
 import { geometries, type Product } from "../abi/architecture.ts";
 import { scanPaths, type Target } from "../neff/mod.ts";
 import { planNeff } from "../plan/build.ts";
-import { scanText } from "../report/scan_report.ts";
+import { scanText } from "./text/scan_report.ts";
 import { ExitCode } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 import { startCounter } from "./progress.ts";

@@ -15,6 +15,5 @@ export const SCHEMAS: Readonly<Record<string, readonly { readonly file: string; 
   top: [{ file: "top.json", type: "TopOutput" }],
   copy: [{ file: "copy.json", type: "CopyOutput" }],
   replay: [{ file: "replay.json", type: "ReplayOutput" }, { file: "replay-requests.json", type: "ReplayRequestsOutput" }],
-  conformance: [{ file: "conformance.json", type: "ConformanceOutput" }],
   explain: [{ file: "explain.json", type: "ExplainOutput" }, { file: "explain-log.json", type: "ExplainLogOutput" }],
 };

@@ -1,6 +1,6 @@
 import { readlinkSync, writeSync } from "node:fs";
 import { NeuronError } from "../../ffi/error.ts";
-import type { Emphasis } from "../report/load_report.ts";
+import type { Emphasis } from "../text/table.ts";
 
 /** Where a command prints, and whether that is a terminal. */
 export interface Terminal {

@@ -1,9 +1,9 @@
-import { allowsUnicode } from "../report/bars.ts";
-import { topReport, type TopSort, type TopView } from "../report/top.ts";
-import { TopLoop } from "../report/top_loop.ts";
-import { topFrame } from "../report/top_screen.ts";
-import { processTopTerminal } from "../report/top_terminal.ts";
-import { topSampler } from "../runtime/top_sampler.ts";
+import { allowsUnicode } from "../map/bars.ts";
+import { topReport, type TopSort, type TopView } from "../host/top.ts";
+import { TopLoop } from "./text/top_loop.ts";
+import { topFrame } from "./text/top_screen.ts";
+import { processTopTerminal } from "./text/top_terminal.ts";
+import { topSampler } from "../host/top_sampler.ts";
 import { openKernel } from "./devices.ts";
 import { ExitCode } from "./failure.ts";
 import { printJson, type Terminal } from "./terminal.ts";

@@ -1,5 +1,6 @@
-import { NeffError, readNeff, unpackNeffTo, withFile } from "../neff/mod.ts";
-import type { UnpackOutput } from "../report/json_output.ts";
+import { NeffError, readNeff, withFile } from "../neff/mod.ts";
+import { unpackNeffTo } from "../neff_write/mod.ts";
+import type { UnpackOutput } from "./text/json_output.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 /** `unpack FILE FOLDER`: the members of a model as files. @throws {NeuronError} for a folder that is not empty */

@@ -1,6 +1,6 @@
 import { NeuronError, type NeuronErrorOptions } from "../../ffi/error.ts";
 import { nrtStatusName } from "../abi/runtime_dmem.ts";
-import type { OutOfMemoryReport } from "../report/oom.ts";
+import type { OutOfMemoryReport } from "./oom_report.ts";
 
 /** What a {@linkcode MemoryError} carries. */
 export interface MemoryErrorOptions extends NeuronErrorOptions {

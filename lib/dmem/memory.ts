@@ -16,8 +16,8 @@ import type {
   DeviceMemoryOptions, Dmem, DmemList, Ledger,
 } from "./types.ts";
 import { UsageType } from "../abi/runtime_dmem.ts";
-import type { CoreUsage } from "../report/oom_table.ts";
-import type { OutOfMemoryReport } from "../report/oom.ts";
+import type { CoreUsage } from "./oom_table.ts";
+import type { OutOfMemoryReport } from "./oom_report.ts";
 
 /**
  * Opens the memory of an open device: one bounce buffer per core, one GLOBAL

@@ -3,8 +3,8 @@ import type { Mapping } from "../../ffi/mapping.ts";
 import type { Pinned } from "../../ffi/memory.ts";
 import type { UsageName } from "../abi/runtime_dmem.ts";
 import type { NeuronDevice } from "../driver/types.ts";
-import type { OutOfMemoryReport } from "../report/oom.ts";
-import type { CoreUsage } from "../report/oom_table.ts";
+import type { OutOfMemoryReport } from "./oom_report.ts";
+import type { CoreUsage } from "./oom_table.ts";
 import type { HostData } from "./host_data.ts";
 import type { MemoryObserver } from "./observer.ts";
 

@@ -1,5 +1,5 @@
 /**
- * The NEFF container and the documents in it: reading, writing, comparing, unpacking.
+ * The NEFF container and the documents in it: reading and comparing.
  * No device is needed for any of it.
  */
 export { type ConstantPayload, constantPayload } from "./assemble.ts";
@@ -26,38 +26,7 @@ export { openNeff, type OpenNeffOptions, type PassingConstant, type PassingNeff 
 export { checkReservations } from "./reservation.ts";
 export type { NeffSource } from "./source.ts";
 export { type MemberStream, streamMembers, type StreamOptions, type StreamSummary } from "./stream.ts";
-export { dataSize, type MemberData, type MemberSpec, type TarDialect, writeTar } from "./tar_write.ts";
 export { type NeffSummary, type ScratchpadNeed, scratchpadNeed, type SubgraphSummary, summarizeNeff } from "./summary.ts";
 export { arenaOf, sizeOfVariable, VARIABLE_TYPES } from "./variable.ts";
-export {
-  type ArchiveSpec,
-  type Compression,
-  neffChunks,
-  type NeffSpec,
-  replaceMember,
-  writeNeff,
-  writeNeffFile,
-} from "./write.ts";
-export { buildModel, buildNeff, type ModelSpec } from "./build.ts";
-export type {
-  BlockSpec,
-  DefinitionSpec,
-  EngineSpec,
-  QueueSpec,
-  RangeSpec,
-  TransferSpec,
-  VariableSpec,
-} from "./build_definition.ts";
 export * from "./diff.ts";
-export {
-  MANIFEST_NAME,
-  type NeffManifest,
-  packFolder,
-  packNeff,
-  type PackOptions,
-  type PackResult,
-  type UnpackedFile,
-  unpackNeff,
-  unpackNeffTo,
-} from "./pack.ts";
 export { scanFile, type ScanOptions, scanPaths, type ScanReport, type ScanResult, type ScanVerdict } from "./scan.ts";

@@ -6,9 +6,8 @@ import { readU64 } from "../../ffi/u64.ts";
 import { type UsageName, usageNames } from "../abi/runtime_dmem.ts";
 import { BackingBuffer, Engine as EngineNumber, instructionUsage, KbinMemRef, KbinMemRefVirtual, MrType } from "../abi/runtime_kbin.ts";
 import type { DmaEntry, DmaQueue, DmaReference, Engine, Member, Neff, Subgraph } from "../neff/model.ts";
-import { dedicatedMemory, POINTER_USAGE } from "./placement.ts";
+import { dedicatedMemory, POINTER_USAGE, pointerAreaBytes } from "./placement.ts";
 import { type Plan, planName, recordAt } from "./plan.ts";
-import { pointerAreaBytes } from "./pointers.ts";
 import { arenaLayout, pageOf, pagesFor, type ScratchpadMode } from "./scratchpad.ts";
 
 const AT = KbinMemRef.offsets;

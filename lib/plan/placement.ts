@@ -1,6 +1,8 @@
 /** What staging allocates for a variable: the rules in one place, for staging and for prediction. */
 import type { UsageName } from "../abi/runtime_dmem.ts";
-import { MrType } from "../abi/runtime_kbin.ts";
+import { KbinMemRefList, MrType } from "../abi/runtime_kbin.ts";
+import { POINTER_BYTES } from "./mem_ref.ts";
+import { type Plan, recordAt } from "./plan.ts";
 
 /** A dedicated allocation. */
 export interface DedicatedMemory {
@@ -42,3 +44,15 @@ export const POINTER_USAGE: UsageName = "GENERIC";
 export const TENSOR_USAGE: UsageName = "TENSOR";
 /** Usage of scratchpad pages. */
 export const PAGE_USAGE: UsageName = "SCRATCHPAD";
+
+/** Bytes of device memory a subgraph's pointers and tables need. */
+export function pointerAreaBytes(plan: Plan): number {
+  let words = 0;
+  for (let varId = 0; varId < plan.count; varId++) {
+    const at = recordAt(varId);
+    const type = plan.view.getUint32(at, true);
+    if (type === MrType.PTR) words++;
+    else if (type === MrType.PTR_TABLE) words += plan.view.getUint32(at + KbinMemRefList.offsets.length, true);
+  }
+  return words * POINTER_BYTES;
+}

@@ -1,5 +1,5 @@
 import type { Allocator, AllocRequest, CoreMemory, DeviceMemory, Dmem } from "../dmem/types.ts";
-import { coreScratchpad, type CoreScratchpadOptions, type StageCore } from "../plan/core.ts";
+import { coreScratchpad, type CoreScratchpadOptions, type StageCore } from "../stage/core.ts";
 import type { Scratchpad } from "../plan/scratchpad.ts";
 import { DeviceBuffer } from "./buffer.ts";
 import type { LogicalCore, TensorShape } from "./logical_core.ts";

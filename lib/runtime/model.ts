@@ -1,7 +1,7 @@
 import { ClosedError, NeuronError } from "../../ffi/error.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { Neff, TensorInfo } from "../neff/model.ts";
-import type { StagedModel, StagedSubgraph } from "../plan/staged_model.ts";
+import type { StagedModel, StagedSubgraph } from "../stage/staged_model.ts";
 import { NrtError, type RuntimeNote } from "./errors.ts";
 import { execute, type ExecutionWork, holdModel, type ModelHold } from "./execution.ts";
 import type { LogicalCore } from "./logical_core.ts";

@@ -1,6 +1,6 @@
 import type { Allocator, Dmem, DmemList } from "../dmem/types.ts";
-import type { MemRefTable } from "../plan/mem_ref_table.ts";
-import type { StagedSubgraph } from "../plan/staged_model.ts";
+import type { MemRefTable } from "../stage/mem_ref_table.ts";
+import type { StagedSubgraph } from "../stage/staged_model.ts";
 import type { NeuronCore } from "./core.ts";
 import type { ScratchpadClaim } from "./shared_slot.ts";
 import type { UcodeOfModel } from "./ucode.ts";

@@ -1,5 +1,5 @@
 import type { Dmem } from "../dmem/types.ts";
-import type { StagedModel } from "../plan/staged_model.ts";
+import type { StagedModel } from "../stage/staged_model.ts";
 import type { ModelPart } from "./model_part.ts";
 
 /** Steps of an unload, in their order (context notes, 5.2). */

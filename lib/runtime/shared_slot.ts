@@ -2,7 +2,7 @@ import { SharedMrSet } from "../abi/runtime_context.ts";
 import { DmemListRecord, NrtStatus } from "../abi/runtime_dmem.ts";
 import { ScratchpadCleanup } from "../abi/runtime_scratchpad.ts";
 import type { Allocator, Dmem, DmemList } from "../dmem/types.ts";
-import type { MemRefTable } from "../plan/mem_ref_table.ts";
+import type { MemRefTable } from "../stage/mem_ref_table.ts";
 import type { Reservation } from "../plan/scratchpad.ts";
 import { NrtError } from "./errors.ts";
 

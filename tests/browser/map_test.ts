@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Page } from "playwright-core";
-import { buildPicture } from "../../lib/report/map/build.ts";
-import { pictureHtml } from "../../lib/report/map/html.ts";
-import type { MemoryPicture, PictureVariable } from "../../lib/report/map/model.ts";
-import { regionsOf } from "../../lib/report/map/totals.ts";
+import { buildPicture } from "../../lib/map/build.ts";
+import { pictureHtml } from "../../lib/map/html.ts";
+import type { MemoryPicture, PictureVariable } from "../../lib/map/model.ts";
+import { regionsOf } from "../../lib/map/totals.ts";
 import { corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
-import { loadedPicture } from "../report/loaded.ts";
-import { manyVariables } from "../report/map/pictures.ts";
+import { loadedPicture } from "../map/loaded.ts";
+import { manyVariables } from "../map/pictures.ts";
 import { skipWithoutBrowser, withPage } from "./page.ts";
 
 interface MemoryMap {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { describeProgram } from "../../lib/cli/describe.ts";
 import { buildProgram } from "../../lib/cli/program.ts";
-import { SHELLS } from "../../lib/report/completion.ts";
+import { SHELLS } from "../../lib/cli/text/completion.ts";
 import { command } from "../support/cli.ts";
 import { inTerminal, skipWithoutTmux } from "../support/tmux.ts";
 

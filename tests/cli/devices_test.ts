@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import type { DeviceList } from "../../lib/runtime/device_list.ts";
+import type { DeviceList } from "../../lib/host/device_list.ts";
 import { command, commandJson } from "../support/cli.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-devices-"));

@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { buildNeff } from "../../lib/neff/mod.ts";
-import { INSTANCES } from "../../lib/plan/instances.ts";
-import type { FitAllReport, FitReport } from "../../lib/report/fit_report.ts";
+import { buildNeff } from "../../lib/neff_write/mod.ts";
+import { INSTANCES } from "../../lib/abi/instances.ts";
+import type { FitAllReport, FitReport } from "../../lib/cli/text/fit_report.ts";
 import { command } from "../support/cli.ts";
 import { corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 

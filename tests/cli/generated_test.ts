@@ -9,7 +9,7 @@ import { EXAMPLES } from "../../lib/cli/examples.ts";
 import { HELP_TEXT } from "../../lib/cli/help_text.ts";
 import { SCHEMAS } from "../../lib/cli/schema_files.ts";
 import { VERSION } from "../../lib/cli/version.ts";
-import { shimObstacle } from "../../lib/fake/shim/capability.ts";
+import { shimObstacle } from "../../lib/shim/capability.ts";
 import { generateCli } from "../../scripts/generate_cli.ts";
 import { command } from "../support/cli.ts";
 import { runCommand } from "../support/run_code.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { basename } from "node:path";
 import { test } from "node:test";
-import type { Inspection } from "../../lib/report/inspection.ts";
+import type { Inspection } from "../../lib/cli/text/inspection.ts";
 import { command, commandJson } from "../support/cli.ts";
 import { corpusFacts, corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { geometries, type Product } from "../../lib/abi/architecture.ts";
-import type { LoadReport } from "../../lib/report/load_report.ts";
+import type { LoadReport } from "../../lib/cli/text/load_report.ts";
 import { command, commandJson } from "../support/cli.ts";
 import { corpusModels, corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 

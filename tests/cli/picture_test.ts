@@ -6,9 +6,9 @@ import { after, test } from "node:test";
 import { allocationLog, openDeviceMemory } from "../../lib/dmem/mod.ts";
 import { openDevice } from "../../lib/driver/device.ts";
 import { createFake } from "../../lib/fake/machine.ts";
-import type { LoadReport } from "../../lib/report/load_report.ts";
-import { checkPicture } from "../../lib/report/map/check.ts";
-import type { MemoryPicture } from "../../lib/report/map/model.ts";
+import type { LoadReport } from "../../lib/cli/text/load_report.ts";
+import { checkPicture } from "../../lib/map/check.ts";
+import type { MemoryPicture } from "../../lib/map/model.ts";
 import { command, commandJson } from "../support/cli.ts";
 import { corpusModels, corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 

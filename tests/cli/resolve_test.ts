@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { LoadReport } from "../../lib/report/load_report.ts";
+import type { LoadReport } from "../../lib/cli/text/load_report.ts";
 import { command, commandJson } from "../support/cli.ts";
 
 interface Answer {

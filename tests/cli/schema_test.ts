@@ -81,7 +81,6 @@ test("what every command prints is of the shape its schema says, and of no other
   await run("copy.json", "copy", "--fake", "trn1", "--size", "4KiB", "--time", "1");
   await run("replay.json", "replay", log, "--hbm-size", "1GiB");
   await run("replay-requests.json", "replay", requestLog());
-  await run("conformance.json", "conformance", "tests/golden/conformance/driver-2.24.7-trn1.json.gz", "--category", "danger");
   for (const code of ["4", "ENOMEM"]) await run("explain.json", "explain", code);
   covered.add("explain-log.json");
   explainLog();

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { payloadOf } from "../../lib/cli/progress.ts";
-import { buildNeff } from "../../lib/neff/mod.ts";
+import { buildNeff } from "../../lib/neff_write/mod.ts";
 import { commandOn } from "../support/cli.ts";
 import { runCommand } from "../support/run_code.ts";
 import { inTerminal, skipWithoutTmux } from "../support/tmux.ts";

@@ -1,5 +1,5 @@
 /** The models that examples find beside them: made here, small, the same bytes everywhere. */
-import { buildNeff, type ModelSpec } from "../../lib/neff/mod.ts";
+import { buildNeff, type ModelSpec } from "../../lib/neff_write/mod.ts";
 
 const KiB = 1024;
 

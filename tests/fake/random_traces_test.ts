@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { replay, summaryLine, totalOf } from "../../lib/fake/conformance/run.ts";
-import { goldenNames, goldenRecording, unexplained } from "./recordings.ts";
+import { replay, summaryLine, totalOf } from "../../tools/conformance/run.ts";
+import { goldenNames, goldenRecording, unexplained } from "../conformance/recordings.ts";
 
 /** `NEURON_DMEM_TRACES=all` replays every trace; otherwise the first of each mix. */
 const everything = process.env["NEURON_DMEM_TRACES"] === "all";

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
 import { createFake, type FakeMachine } from "../../lib/fake/machine.ts";
 import { Client, openClient, pattern, READ_WRITE } from "./client.ts";
-import { goldenTree } from "./recordings.ts";
+import { goldenTree } from "../conformance/recordings.ts";
 
 const DEVICE = "/sys/devices/virtual/neuron_device/neuron0";
 const MIB = 2 ** 20;

@@ -4,15 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import {
-  encodeHeader,
-  NeffError,
-  type NeffErrorKind,
-  readNeff,
-  replaceMember,
-  streamMembers,
-  writeNeff,
-} from "../../lib/neff/mod.ts";
+import { encodeHeader, NeffError, type NeffErrorKind, readNeff, streamMembers } from "../../lib/neff/mod.ts";
+import { replaceMember, writeNeff } from "../../lib/neff_write/mod.ts";
 import { assertRefusal, refused } from "../support/neff_bytes.ts";
 import { FIXTURE_DEFINITION, FIXTURE_VARIABLES, fixtureSpec } from "../support/neff_fixture.ts";
 

@@ -1,17 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  buildNeff,
-  checkReservations,
-  type DefinitionSpec,
-  type Neff,
-  NeffError,
-  parseNeff,
-  replaceMember,
-  type Reservation,
-  type VariableSpec,
-  writeNeff,
-} from "../../lib/neff/mod.ts";
+import { checkReservations, type Neff, NeffError, parseNeff, type Reservation } from "../../lib/neff/mod.ts";
+import { buildNeff, type DefinitionSpec, replaceMember, type VariableSpec, writeNeff } from "../../lib/neff_write/mod.ts";
 import { type Refusal, refused } from "../support/neff_bytes.ts";
 import { FIXTURE_DEFINITION, FIXTURE_VARIABLES, fixtureSpec } from "../support/neff_fixture.ts";
 

@@ -1,16 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import {
-  buildModel,
-  type DefinitionSpec,
-  diffNeffs,
-  type ModelSpec,
-  type NeffSpec,
-  parseNeff,
-  replaceMember,
-  writeNeff,
-} from "../../lib/neff/mod.ts";
+import { diffNeffs, parseNeff } from "../../lib/neff/mod.ts";
+import { buildModel, type DefinitionSpec, type ModelSpec, type NeffSpec, replaceMember, writeNeff } from "../../lib/neff_write/mod.ts";
 import { corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 
 const definition: DefinitionSpec = {

@@ -1,17 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  addressableBytes,
-  dmaReferences,
-  type EngineContents,
-  extentOf,
-  NeffError,
-  parseNeff,
-  readNeff,
-  replaceMember,
-  type Subgraph,
-  writeNeff,
-} from "../../lib/neff/mod.ts";
+import { addressableBytes, dmaReferences, type EngineContents, extentOf, NeffError, parseNeff, readNeff, type Subgraph } from "../../lib/neff/mod.ts";
+import { replaceMember, writeNeff } from "../../lib/neff_write/mod.ts";
 import { smallSpec } from "../support/neff_small.ts";
 
 type Json = Record<string, unknown>;

@@ -1,18 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  constantPayload,
-  dmaReferences,
-  HEADER_OFFSETS,
-  type MemberSpec,
-  type Neff,
-  NeffError,
-  type NeffSpec,
-  parseNeff,
-  readNeff,
-  summarizeNeff,
-  writeNeff,
-} from "../../lib/neff/mod.ts";
+import { constantPayload, dmaReferences, HEADER_OFFSETS, type Neff, NeffError, parseNeff, readNeff, summarizeNeff } from "../../lib/neff/mod.ts";
+import { type MemberSpec, type NeffSpec, writeNeff } from "../../lib/neff_write/mod.ts";
 import { fixtureSpec } from "../support/neff_fixture.ts";
 import { smallSpec, wrapInProtobuf } from "../support/neff_small.ts";
 

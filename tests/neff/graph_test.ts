@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { buildNeff, dtypeOf, parseNeff, replaceMember, tensorBytes, type VariableSpec, writeNeff } from "../../lib/neff/mod.ts";
+import { dtypeOf, parseNeff, tensorBytes } from "../../lib/neff/mod.ts";
+import { buildNeff, replaceMember, type VariableSpec, writeNeff } from "../../lib/neff_write/mod.ts";
 import { refused } from "../support/neff_bytes.ts";
 import { fixtureSpec } from "../support/neff_fixture.ts";
 

@@ -1,14 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  decodeHeader,
-  encodeHeader,
-  HEADER_BYTES,
-  HEADER_OFFSETS,
-  looksLikeNeff,
-  parseNeff,
-  writeNeff,
-} from "../../lib/neff/mod.ts";
+import { decodeHeader, encodeHeader, HEADER_BYTES, HEADER_OFFSETS, looksLikeNeff, parseNeff } from "../../lib/neff/mod.ts";
+import { writeNeff } from "../../lib/neff_write/mod.ts";
 import { placements, refused } from "../support/neff_bytes.ts";
 import { fixtureSpec } from "../support/neff_fixture.ts";
 

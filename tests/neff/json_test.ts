@@ -4,7 +4,8 @@ import fc from "fast-check";
 import { parseJson } from "../../lib/neff/json.ts";
 import { jsonPath, locateJson } from "../../lib/neff/json_locate.ts";
 import { DEFAULT_LIMITS } from "../../lib/neff/limits.ts";
-import { NeffError, replaceMember, writeNeff } from "../../lib/neff/mod.ts";
+import { NeffError } from "../../lib/neff/mod.ts";
+import { replaceMember, writeNeff } from "../../lib/neff_write/mod.ts";
 import { placements, refused } from "../support/neff_bytes.ts";
 import { fixtureSpec } from "../support/neff_fixture.ts";
 

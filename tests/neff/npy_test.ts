@@ -1,21 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import {
-  buildModel,
-  buildNeff,
-  constantPayload,
-  encodeNpy,
-  encodeNpyHeader,
-  type FileVariable,
-  type Neff,
-  NeffError,
-  parseNeff,
-  readNeff,
-  readNpyHeader,
-  replaceMember,
-  writeNeff,
-} from "../../lib/neff/mod.ts";
+import { constantPayload, encodeNpy, encodeNpyHeader, type FileVariable, type Neff, NeffError, parseNeff, readNeff, readNpyHeader } from "../../lib/neff/mod.ts";
+import { buildModel, buildNeff, replaceMember, writeNeff } from "../../lib/neff_write/mod.ts";
 import { corpusModels, corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 import { placements, refused } from "../support/neff_bytes.ts";
 

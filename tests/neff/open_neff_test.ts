@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { buildModel, type NeffSpec, openNeff, parseNeff, type PassingNeff, replaceMember, streamMembers, writeNeff } from "../../lib/neff/mod.ts";
+import { openNeff, parseNeff, type PassingNeff, streamMembers } from "../../lib/neff/mod.ts";
+import { buildModel, type NeffSpec, replaceMember, writeNeff } from "../../lib/neff_write/mod.ts";
 
 /** Bytes that differ from place to place. */
 const bytes = (length: number, seed: number) => Uint8Array.from({ length }, (_, index) => (index * 31 + seed * 7) % 251);

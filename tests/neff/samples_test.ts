@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { buildNeff, dmaReferences, parseNeff, scratchpadNeed, summarizeNeff, VARIABLE_TYPES } from "../../lib/neff/mod.ts";
+import { dmaReferences, parseNeff, scratchpadNeed, summarizeNeff, VARIABLE_TYPES } from "../../lib/neff/mod.ts";
+import { buildNeff } from "../../lib/neff_write/mod.ts";
 import { SAMPLES } from "../../samples/build.ts";
 
 const folder = new URL("../../samples/", import.meta.url);

@@ -3,7 +3,8 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { test } from "node:test";
-import { replaceMember, scanFile, scanPaths, type ScanVerdict, writeNeff } from "../../lib/neff/mod.ts";
+import { scanFile, scanPaths, type ScanVerdict } from "../../lib/neff/mod.ts";
+import { replaceMember, writeNeff } from "../../lib/neff_write/mod.ts";
 import { corpusModels, corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 import { fixtureSpec } from "../support/neff_fixture.ts";
 import { smallSpec, wrapInProtobuf } from "../support/neff_small.ts";

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { test } from "node:test";
 import { ArgumentError } from "../../ffi/error.ts";
-import { parseNeff, readNeff, streamMembers, writeNeff } from "../../lib/neff/mod.ts";
+import { parseNeff, readNeff, streamMembers } from "../../lib/neff/mod.ts";
+import { writeNeff } from "../../lib/neff_write/mod.ts";
 import { fixtureSpec } from "../support/neff_fixture.ts";
 
 test("members pass by in order, can be skipped or read in part", async () => {

@@ -7,16 +7,8 @@ import fc from "fast-check";
 import { packTar, unpackTar } from "modern-tar";
 import tarStream from "tar-stream";
 import { DEFAULT_LIMITS } from "../../lib/neff/limits.ts";
-import {
-  type MemberSpec,
-  NeffError,
-  type NeffSpec,
-  parseNeff,
-  readNeff,
-  type TarDialect,
-  writeNeff,
-  writeTar,
-} from "../../lib/neff/mod.ts";
+import { NeffError, parseNeff, readNeff } from "../../lib/neff/mod.ts";
+import { type MemberSpec, type NeffSpec, type TarDialect, writeNeff, writeTar } from "../../lib/neff_write/mod.ts";
 import { walkTar } from "../../lib/neff/tar.ts";
 import { corpusModels, corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 import { placements, refused } from "../support/neff_bytes.ts";

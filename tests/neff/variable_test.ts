@@ -1,16 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  arenaOf,
-  buildNeff,
-  type Neff,
-  parseNeff,
-  replaceMember,
-  sizeOfVariable,
-  VARIABLE_TYPES,
-  type VariableSpec,
-  writeNeff,
-} from "../../lib/neff/mod.ts";
+import { arenaOf, type Neff, parseNeff, sizeOfVariable, VARIABLE_TYPES } from "../../lib/neff/mod.ts";
+import { buildNeff, replaceMember, type VariableSpec, writeNeff } from "../../lib/neff_write/mod.ts";
 import { type Refusal, refused } from "../support/neff_bytes.ts";
 import { FIXTURE_DEFINITION, FIXTURE_VARIABLES, fixtureSpec } from "../support/neff_fixture.ts";
 

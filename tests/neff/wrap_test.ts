@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseNeff, readNeff, summarizeNeff, writeNeff } from "../../lib/neff/mod.ts";
+import { parseNeff, readNeff, summarizeNeff } from "../../lib/neff/mod.ts";
+import { writeNeff } from "../../lib/neff_write/mod.ts";
 import { placements, refused } from "../support/neff_bytes.ts";
 import { smallSpec, wrapInProtobuf } from "../support/neff_small.ts";
 

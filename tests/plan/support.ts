@@ -1,5 +1,5 @@
 /** What the tests of plans share. */
-import { buildNeff, type DefinitionSpec, type ModelSpec, type VariableSpec } from "../../lib/neff/build.ts";
+import { buildNeff, type DefinitionSpec, type ModelSpec, type VariableSpec } from "../../lib/neff_write/build.ts";
 import { type Neff, parseNeff } from "../../lib/neff/mod.ts";
 import { planNeff } from "../../lib/plan/build.ts";
 import type { Plan } from "../../lib/plan/plan.ts";

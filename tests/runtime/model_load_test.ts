@@ -4,7 +4,7 @@ import { HashTable } from "../../lib/abi/runtime_context.ts";
 import { UsageType } from "../../lib/abi/runtime_dmem.ts";
 import { MemoryError } from "../../lib/dmem/mod.ts";
 import { withRequestLog } from "../../lib/driver/layers.ts";
-import { findRecord, memRefAt } from "../../lib/plan/mem_ref_table.ts";
+import { findRecord, memRefAt } from "../../lib/stage/mem_ref_table.ts";
 import { planName } from "../../lib/plan/plan.ts";
 import { checkCarveout } from "../../lib/runtime/carveout.ts";
 import type { Model } from "../../lib/runtime/model.ts";

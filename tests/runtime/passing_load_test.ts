@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { buildModel, type NeffSpec, openNeff, parseNeff, writeNeff } from "../../lib/neff/mod.ts";
+import { openNeff, parseNeff } from "../../lib/neff/mod.ts";
+import { buildModel, type NeffSpec, writeNeff } from "../../lib/neff_write/mod.ts";
 import type { LoadOptions } from "../../lib/runtime/model_load.ts";
 import { chunksOn, machineOf, open } from "./support.ts";
 

@@ -3,7 +3,7 @@ import { MemCategory } from "../../lib/abi/driver_enums.ts";
 import type { LedgerCounters } from "../../lib/dmem/types.ts";
 import { openDevice } from "../../lib/driver/device.ts";
 import { createFake, type FakeMachine, type FakeOptions } from "../../lib/fake/machine.ts";
-import type { EngineSpec, QueueSpec, VariableSpec } from "../../lib/neff/build_definition.ts";
+import type { EngineSpec, QueueSpec, VariableSpec } from "../../lib/neff_write/build_definition.ts";
 import type { Neff } from "../../lib/neff/model.ts";
 import { createHandleMinter } from "../../lib/runtime/handles.ts";
 import type { Neuron } from "../../lib/runtime/neuron.ts";

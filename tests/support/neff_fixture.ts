@@ -1,4 +1,4 @@
-import type { MemberSpec, NeffSpec } from "../../lib/neff/mod.ts";
+import type { MemberSpec, NeffSpec } from "../../lib/neff_write/mod.ts";
 
 /**
  * The small NEFF that ships inside the runtime library, rebuilt member by member from

@@ -1,4 +1,5 @@
-import { encodeNpy, type MemberSpec, type NeffSpec } from "../../lib/neff/mod.ts";
+import { encodeNpy } from "../../lib/neff/mod.ts";
+import type { MemberSpec, NeffSpec } from "../../lib/neff_write/mod.ts";
 
 /**
  * The smallest model that has a bit of everything the reader looks at: it is parsed

@@ -1,4 +1,4 @@
-import { parseBytes } from "../bytes.ts";
+import { parseBytes } from "../../text/bytes.ts";
 import { type CodeExplanation, explainCode } from "./codes.ts";
 import { HARMLESS, LOG_RULES } from "./log_rules.ts";
 

@@ -1,0 +1,109 @@
+import type { FitAnswer } from "../../fit/fit.ts";
+import type { FitHbm, FitShortage } from "../../fit/fit_trial.ts";
+import type { Emphasis } from "../../text/table.ts";
+import { humanSize } from "../../text/size.ts";
+import { table, type TableStyle } from "../../text/table.ts";
+
+/** What `fit --json` prints for one machine. */
+export interface FitReport extends FitAnswer {
+  /** The models asked about, as they were named. */
+  readonly files: readonly string[];
+}
+
+/** What `fit --all-instances --json` prints. */
+export interface FitAllReport {
+  readonly files: readonly string[];
+  /** Smallest instance type that fits, or null. */
+  readonly smallest: string | null;
+  /** The answers, smallest instance type first. */
+  readonly answers: readonly FitAnswer[];
+}
+
+/** From this width on the source of a figure stands beside it. */
+const WIDE_COLUMNS = 120;
+
+/** The answer as text: verdict first, a table per HBM, the first thing that finds no room, advice. */
+export function fitText(answer: FitAnswer, options: { readonly emphasis: Emphasis; readonly columns: number }): string {
+  const { emphasis } = options;
+  const { dim } = emphasis;
+  const parts = [verdictLine(answer, options.emphasis), dim(setting(answer))];
+  const wide = options.columns >= WIDE_COLUMNS;
+  for (const hbm of answer.hbms) parts.push("", ...hbmParts(hbm, { ...emphasis, wide }));
+  if (!wide && answer.hbms.length > 0) parts.push("", ...sources(answer.hbms).map(dim));
+  if (answer.shortage !== null) parts.push("", shortageText(answer.shortage));
+  if (answer.advice.length > 0) parts.push("", ...answer.advice);
+  if (answer.notes.length > 0) parts.push("", ...answer.notes.map((note) => dim(`note: ${note}`)));
+  return parts.join("\n");
+}
+
+/** All instance types as a table, and the smallest that fits. */
+export function fitAllText(report: FitAllReport, emphasis: Emphasis): string {
+  const rows = report.answers.map((answer) => [
+    answer.instance, humanSize(answer.memoryBytes), VERDICTS[answer.verdict](emphasis), String(answer.lnc), answer.obstacle === null ? marginText(answer.margin) : "–", reason(answer),
+  ]);
+  const last = report.smallest === null ? emphasis.bad("no instance type of the table fits it") : emphasis.good(`the smallest instance type that fits is ${report.smallest}`);
+  if (rows.length === 0) return last;
+  return [table([{ title: "instance" }, { title: "memory", align: "right" }, { title: "fits" }, { title: "LNC" }, { title: "margin", align: "right" }, { title: "why" }], rows, emphasis), "", last].join("\n");
+}
+
+const VERDICTS: Readonly<Record<FitAnswer["verdict"], (emphasis: Emphasis) => string>> = {
+  "fits": ({ good }) => good("yes"),
+  "fits-only-by": ({ bold }) => bold("only by"),
+  "does-not-fit": ({ bad }) => bad("no"),
+};
+
+function verdictLine(answer: FitAnswer, { good, bad, bold }: Emphasis): string {
+  const { verdict, instance, margin, obstacle, onlyBy } = answer;
+  if (obstacle !== null) return bad(`does not fit on ${instance}: ${obstacle}`);
+  if (verdict === "fits") return good(`fits on ${instance}, ${humanSize(margin)} to spare on the fullest HBM`);
+  if (verdict === "fits-only-by") return bold(`fits on ${instance} only by ${onlyBy ?? "a change"}`);
+  return bad(`does not fit on ${instance}${margin < 0 ? `, short of ${humanSize(-margin)}` : ""}`);
+}
+
+function setting({ lnc, logicalCores, scratchpad, source, devices, memoryBytes }: FitAnswer): string {
+  const page = `${humanSize(scratchpad.pageBytes)} pages${scratchpad.contiguous ? ", contiguous" : ""}`;
+  const cores = logicalCores.length === 1 ? `logical core ${logicalCores[0]}` : `logical cores ${logicalCores.join(" ")}`;
+  return `LNC ${lnc}, ${cores}, scratchpad ${page}; ${devices === 1 ? "1 device" : `${devices} devices`} with ${humanSize(memoryBytes)} from ${source}`;
+}
+
+interface Style extends TableStyle {
+  readonly wide: boolean;
+}
+
+function hbmParts(hbm: FitHbm, style: Style): string[] {
+  const { wide } = style;
+  const row = (name: string, bytes: number, accuracy = "", source = "") => [name, humanSize(bytes), String(bytes), accuracy, ...(wide ? [source] : [])];
+  const cores = `${hbm.cores.length === 1 ? "core" : "cores"} ${hbm.cores.join(" ")}`;
+  return [table(
+    [{ title: `device ${hbm.device} HBM ${hbm.hbm}, ${cores}` }, { title: "size", align: "right" }, { title: "bytes", align: "right" }, { title: "accuracy" }, ...(wide ? [{ title: "source" }] : [])],
+    [
+      ...hbm.lines.map((line) => row(line.name, line.bytes, line.accuracy, line.source)),
+      row("needed, in pages of 4 KiB", hbm.roundedBytes),
+      row("HBM", hbm.limitBytes),
+      [hbm.marginBytes < 0 ? "short of" : "left", humanSize(Math.abs(hbm.marginBytes)), String(hbm.marginBytes), "", ...(wide ? [""] : [])],
+      ...(hbm.spilledBytes > 0 ? [row("in other cores' regions", hbm.spilledBytes)] : []),
+    ],
+    style,
+  )];
+}
+
+function sources(hbms: readonly FitHbm[]): string[] {
+  const seen = new Map(hbms.flatMap(({ lines }) => lines.map(({ name, source }) => [name, source] as const)));
+  return [...seen].map(([name, source]) => `${name}: ${source}`);
+}
+
+function shortageText({ what, name, model, bytes, device, hbm, freeBytes, largestFreeBytes }: FitShortage): string {
+  const owner = model === null ? "" : ` of ${model}`;
+  return `first without room: ${name} (${what}${owner}), ${humanSize(bytes)} on device ${device} HBM ${hbm}, ` +
+    `where ${humanSize(freeBytes)} are free then, ${humanSize(largestFreeBytes)} in one piece`;
+}
+
+function reason({ obstacle, onlyBy, shortage }: FitAnswer): string {
+  if (obstacle !== null) return obstacle;
+  if (onlyBy !== null) return onlyBy;
+  return shortage === null ? "" : `no room for ${shortage.name} (${humanSize(shortage.bytes)})`;
+}
+
+function marginText(margin: number): string {
+  return margin < 0 ? `−${humanSize(-margin)}` : humanSize(margin);
+}

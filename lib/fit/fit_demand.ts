@@ -1,0 +1,189 @@
+/** What a set of models and tensors asks of a machine, allocation by allocation, in the order of a real load. */
+import type { UsageName } from "../abi/runtime_dmem.ts";
+import { SCRATCHPAD_PAGE_ALIGNMENT } from "../abi/runtime_scratchpad.ts";
+import type { Neff } from "../neff/model.ts";
+import { planNeff } from "../plan/build.ts";
+import { arenaPlaces, type FootprintItem, type FootprintKind, loadItems, planItems, tensorItems } from "../plan/footprint.ts";
+import type { Machine } from "../abi/instances.ts";
+import { PAGE_USAGE, TENSOR_USAGE } from "../plan/placement.ts";
+import type { Plan } from "../plan/plan.ts";
+import type { ScratchpadMode } from "../plan/scratchpad.ts";
+import type { ExtraMemory } from "../text/extra.ts";
+
+/** What a figure of an answer is about. */
+export type FitLineName =
+  | "code" | "constants" | "tensors" | "scratchpad" | "private scratchpad" | "temporary" | "pointers" | "rings"
+  | "runtime" | "microcode" | "profile" | "extra" | "used by others" | "driver";
+
+/** How far a figure can be trusted: computed from the file, stated by a document, or an estimate. */
+export type FitAccuracy = "exact" | "documented" | "estimated";
+
+/** One allocation that is wanted. */
+export interface Want {
+  readonly line: FitLineName;
+  readonly accuracy: FitAccuracy;
+  readonly source: string;
+  /** What it is, for messages: a tensor's, a member's or a variable's name. */
+  readonly name: string;
+  readonly bytes: number;
+  readonly alignment: number;
+  /** Physical core of the machine it is charged to. */
+  readonly core: number;
+  /** Usage in the ledger when the loader makes it; null for what it does not. */
+  readonly usage: UsageName | null;
+  /** A page of a contiguous scratchpad. */
+  readonly contiguous: boolean;
+  /** Model it belongs to, or null. */
+  readonly model: string | null;
+}
+
+/** What is to be placed. */
+export interface Demand {
+  readonly models: readonly PlannedModel[];
+  /** Logical cores the models and extras go to. */
+  readonly logicalCores: readonly number[];
+  readonly lnc: number;
+  readonly mode: ScratchpadMode;
+  /** Per logical core. */
+  readonly extra: readonly ExtraMemory[];
+  readonly profile: boolean;
+  /** What is there without any model: nothing, the block this runtime allocates, or also what others report (runtime, microcode). */
+  readonly runtime: "none" | "own" | "reported";
+}
+
+/** A model with its plans and what its subgraphs' code and rings take. */
+export interface PlannedModel {
+  readonly name: string;
+  readonly neff: Neff;
+  readonly plans: readonly Plan[];
+  readonly loads: readonly (readonly FootprintItem[])[];
+}
+
+/** Plans a model for {@linkcode Demand}. */
+export function plannedModel(neff: Neff): PlannedModel {
+  return { name: neff.header.name, neff, plans: planNeff(neff), loads: neff.subgraphs.map((subgraph) => loadItems(neff, subgraph)) };
+}
+
+const MIB = 2 ** 20;
+const POOL_STDIO_BYTES = 0x440;
+const FIXED_PER_SUBGRAPH = 4 * MIB;
+const FIXED_PER_LOGICAL_CORE = 72 * MIB;
+const MICROCODE_PER_CORE = 96 * MIB;
+const PROFILE_PER_LOGICAL_CORE = 2048 * MIB;
+
+interface LineFacts {
+  readonly line: FitLineName;
+  readonly accuracy: FitAccuracy;
+  readonly source: string;
+}
+
+const LINES: Readonly<Record<FootprintKind, LineFacts>> = {
+  constant: { line: "constants", accuracy: "exact", source: "payload sizes of the definition" },
+  temporary: { line: "temporary", accuracy: "exact", source: "sizes of the definition" },
+  private: { line: "private scratchpad", accuracy: "exact", source: "virtual variables that cross a scratchpad page" },
+  pointers: { line: "pointers", accuracy: "exact", source: "8 bytes per pointer and table entry, as this loader places them" },
+  io: { line: "tensors", accuracy: "exact", source: "inputs and outputs of the definition" },
+  instructions: { line: "code", accuracy: "exact", source: "instruction files of the archive" },
+  tables: { line: "code", accuracy: "exact", source: "table files of the archive" },
+  rings: { line: "rings", accuracy: "estimated", source: "16 bytes per descriptor, rows + 16 descriptors per side of a transfer" },
+};
+const PAGES: LineFacts = { line: "scratchpad", accuracy: "exact", source: "high-water mark of the definition and the page rule" };
+const TENSORS: LineFacts = { line: "tensors", accuracy: "exact", source: "inputs and outputs of the definition, once per logical core" };
+const STDIO: LineFacts = { line: "runtime", accuracy: "documented", source: "pool stdio, 1088 bytes per core" };
+const FIXED: LineFacts = { line: "runtime", accuracy: "estimated", source: "public measurements: 4 MiB per subgraph, 72 MiB per logical core" };
+const MICROCODE: LineFacts = { line: "microcode", accuracy: "documented", source: "vendor's device memory page: 96 MB per physical core on first use" };
+const PROFILE: LineFacts = { line: "profile", accuracy: "estimated", source: "vendor's device memory page: profile buffers can take about 2 GB" };
+const EXTRA: LineFacts = { line: "extra", accuracy: "exact", source: "given" };
+
+/** Everything the demand asks for, in the order in which a process would allocate it. */
+export function wantsOf(demand: Demand): Want[] {
+  const wants: Want[] = [];
+  for (const logical of demand.logicalCores) wants.push(...fixedWants(demand, logical));
+  for (const logical of demand.logicalCores) {
+    const arenas: ScratchpadPages = { perCore: new Map(), lastOwner: undefined };
+    for (const model of demand.models) wants.push(...modelWants(model, { demand, logical, arenas }));
+  }
+  for (const logical of demand.logicalCores) {
+    for (const { name, bytes, count } of demand.extra) {
+      for (let piece = 0; piece < count; piece++) wants.push(want(EXTRA, { name, bytes, core: logical * demand.lnc, usage: TENSOR_USAGE }));
+    }
+  }
+  return wants;
+}
+
+function want(facts: LineFacts, about: { name: string; bytes: number; core: number; alignment?: number | undefined; usage?: UsageName | null; contiguous?: boolean; model?: string }): Want {
+  const { name, bytes, core, alignment = 0, usage = null, contiguous = false, model = null } = about;
+  return { ...facts, name, bytes, core, alignment, usage, contiguous, model };
+}
+
+/** What is there before any model: known to the byte for this runtime's own block, by report for the rest. */
+function fixedWants({ lnc, models, runtime, profile }: Demand, logical: number): Want[] {
+  const first = logical * lnc;
+  if (runtime === "none") return [];
+  const cores = Array.from({ length: lnc }, (_, index) => first + index);
+  const wants = cores.map((core) => want(STDIO, { name: "pool stdio", bytes: POOL_STDIO_BYTES, core, usage: "POOL_STDIO" }));
+  if (profile) wants.push(want(PROFILE, { name: "profile buffers", bytes: PROFILE_PER_LOGICAL_CORE, core: first }));
+  if (runtime === "own") return wants;
+  wants.push(...cores.map((core) => want(MICROCODE, { name: "microcode", bytes: MICROCODE_PER_CORE, core })));
+  wants.push(want(FIXED, { name: "runtime of the logical core", bytes: FIXED_PER_LOGICAL_CORE, core: first }));
+  for (const { name, plans } of models) {
+    plans.forEach((plan, index) => wants.push(want(FIXED, { name: `runtime of ${plan.name}`, bytes: FIXED_PER_SUBGRAPH, core: first + index, model: name })));
+  }
+  return wants;
+}
+
+/** Pages the cores of a logical core hold so far, and which core got the last contiguous one. */
+interface ScratchpadPages {
+  readonly perCore: Map<number, number>;
+  lastOwner: number | undefined;
+}
+
+interface ModelContext {
+  readonly demand: Demand;
+  readonly logical: number;
+  readonly arenas: ScratchpadPages;
+}
+
+function modelWants(model: PlannedModel, { demand, logical, arenas }: ModelContext): Want[] {
+  const { mode, lnc } = demand;
+  const core = (subgraph: number) => logical * lnc + subgraph;
+  const places = arenaPlaces(mode, model.plans);
+  const wants: Want[] = [];
+  const pages = places.map(({ localPages }, subgraph) => growArena(wants, { mode, arenas, core: core(subgraph), needed: localPages, model: model.name }));
+  const shared = pages[0] ?? 0;
+  model.plans.forEach((plan, subgraph) => {
+    const place = { localOffset: places[subgraph]?.localOffset ?? 0, localPages: pages[subgraph] ?? 0, sharedPages: shared };
+    for (const item of planItems(plan, { mode, place })) wants.push(itemWant(item, core(subgraph), model.name));
+  });
+  model.loads.forEach((items, subgraph) => wants.push(...items.map((item) => itemWant(item, core(subgraph), model.name))));
+  for (const { name, size } of tensorItems(model.plans)) wants.push(want(TENSORS, { name, bytes: size, core: core(0), usage: TENSOR_USAGE, model: model.name }));
+  return wants;
+}
+
+function itemWant(item: FootprintItem, core: number, model: string): Want {
+  return want(LINES[item.kind], { name: item.hint, bytes: item.size, alignment: item.alignment, core, usage: item.usage, model });
+}
+
+/**
+ * The pages a core's arena gains for a model, and how many the model can count
+ * on. A contiguous arena cannot grow once another core's page lies below it.
+ */
+function growArena(wants: Want[], about: { mode: ScratchpadMode; arenas: ScratchpadPages; core: number; needed: number; model: string }): number {
+  const { mode, arenas, core, needed, model } = about;
+  let pages = arenas.perCore.get(core) ?? 0;
+  while (pages < needed && (!mode.contiguous || pages === 0 || arenas.lastOwner === core)) {
+    wants.push(want(PAGES, {
+      name: "scratchpad page", bytes: mode.pageBytes, core, usage: PAGE_USAGE, contiguous: mode.contiguous, model,
+      alignment: mode.contiguous ? 0 : SCRATCHPAD_PAGE_ALIGNMENT,
+    }));
+    pages++;
+    arenas.lastOwner = core;
+  }
+  arenas.perCore.set(core, pages);
+  return Math.min(pages, needed);
+}
+
+/** HBM of a physical core, counted over the machine. */
+export function hbmOf(machine: Machine, core: number): number {
+  return Math.floor(core / machine.coresPerHbm);
+}

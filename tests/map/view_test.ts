@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { test } from "node:test";
+import { Script } from "node:vm";
+import fc from "fast-check";
+import { buildPicture } from "../../lib/map/build.ts";
+import { toDrawing } from "../../lib/map/drawing.ts";
+import { pageScript, scriptNames } from "../../lib/map/script.ts";
+import { describe as describeItem } from "../../lib/map/page/describe.ts";
+import type { Page } from "../../lib/map/page/dom.ts";
+import { makeScale, toAddress, toUnit } from "../../lib/map/page/scale.ts";
+import { findItems } from "../../lib/map/page/search.ts";
+import { openView } from "../../lib/map/page/state.ts";
+import { exactBytes, hexRange, humanBytes, isLight, shorten } from "../../lib/map/page/text.ts";
+import { manyVariables, pictureInputs } from "./pictures.ts";
+
+/** As much of a window as opening a view asks for. */
+const window = { matchMedia: () => ({ matches: false }) } as unknown as Page;
+
+test("every function of the page's files is in its script, under one name each", () => {
+  const folder = fileURLToPath(new URL("../../lib/map/page/", import.meta.url));
+  const written = readdirSync(folder).flatMap((file) => [...readFileSync(folder + file, "utf8").matchAll(/^(?:export )?function (\w+)/gm)].map((match) => match[1]!));
+  assert.ok(written.length > 50);
+  assert.deepEqual([...scriptNames].sort(), [...written, "squarify"].sort());
+  assert.equal(new Set(scriptNames).size, scriptNames.length);
+});
+
+test("the script is valid, self-contained text without module syntax or types", () => {
+  const script = pageScript();
+  // Parses, does not run.
+  assert.doesNotThrow(() => new Script(script));
+  assert.ok(!/<\/script|\bimport\b|\brequire\(|\bfetch\(|XMLHttpRequest|https?:/i.test(script));
+});
+
+test("places and addresses turn into each other, in both scales, and keep their order", () => {
+  fc.assert(fc.property(pictureInputs, fc.constantFrom("fitted" as const, "true" as const), fc.double({ min: 0, max: 1, noNaN: true }), (input, mode, share) => {
+    const hbm = openView(window, toDrawing(buildPicture(input))).hbms[0]!;
+    const scale = makeScale(hbm.regions, mode);
+    const address = hbm.base + share * hbm.size;
+    const unit = toUnit(scale, address);
+    assert.ok(unit >= 0 && unit <= 1 + 1e-12);
+    assert.ok(Math.abs(toAddress(scale, unit) - address) <= 1e-6 * hbm.size);
+    assert.ok(toUnit(scale, address + 4096) >= unit);
+    assert.equal(toUnit(scale, hbm.base), 0);
+    assert.ok(Math.abs(toUnit(scale, hbm.base + hbm.size) - 1) < 1e-12);
+    if (mode === "true") assert.ok(Math.abs(unit - share) < 1e-9);
+  }), { numRuns: 60 });
+});
+
+test("the fitted scale gives what is allocated most of the line", () => {
+  const view = openView(window, toDrawing(buildPicture(manyVariables(300))));
+  const { regions } = view.hbms[0]!;
+  const width = (kind: (one: string) => boolean, mode: "fitted" | "true") => {
+    const scale = makeScale(regions, mode);
+    return regions.reduce((sum, one) => sum + (kind(one.kind) ? toUnit(scale, one.start + one.size) - toUnit(scale, one.start) : 0), 0);
+  };
+  assert.ok(width((kind) => kind !== "gap", "true") < 0.02);
+  assert.ok(width((kind) => kind !== "gap", "fitted") >= 0.74);
+});
+
+test("search finds by name, usage, type, model and address, names first", () => {
+  const { items } = openView(window, toDrawing(buildPicture(manyVariables(300))));
+  const variable = items.find((one) => one.name === "scratch_7")!;
+  assert.equal(findItems(items, "scratch_7")[0], variable);
+  assert.equal(findItems(items, "  SCRATCH_7 ")[0], variable, "case and spaces do not matter");
+  assert.ok(findItems(items, "virtual large").every((one) => one.type === "virtual"));
+  assert.equal(findItems(items, "virtual large").length, 100);
+  const covering = findItems(items, `0x${variable.start.toString(16)}`);
+  assert.ok(covering.includes(variable) && covering.includes(variable.region!));
+  assert.equal(covering.at(-1), variable.region, "regions after variables");
+  assert.ok(findItems(items, "free").every((one) => one.kind === "gap"));
+  assert.deepEqual([findItems(items, "no such thing"), findItems(items, " ")], [[], []]);
+});
+
+test("a description has name, type, range in hex, bytes, usage and model", () => {
+  const view = openView(window, toDrawing(buildPicture(manyVariables(300))));
+  const item = view.items.find((one) => one.name === "scratch_7")!;
+  const lines = new Map(describeItem(view, item).lines);
+  assert.equal(lines.get("range"), hexRange(item.start, item.size));
+  assert.equal(lines.get("size"), exactBytes(item.size));
+  assert.deepEqual([lines.get("type"), lines.get("usage"), lines.get("model"), lines.get("subgraph")], ["virtual", "SCRATCHPAD", "large", "sg00"]);
+  assert.match(lines.get("shares with")!, /^\d+ other variables?$/);
+  assert.equal(lines.get("where"), "device 0, HBM 0");
+});
+
+test("numbers are written for people and to the byte", () => {
+  assert.deepEqual([humanBytes(0), humanBytes(1023), humanBytes(1024), humanBytes(63488), humanBytes(2 ** 30 - 1), humanBytes(24 * 2 ** 30)], ["0 B", "1023 B", "1.00 KiB", "62.0 KiB", "1.00 GiB", "24.0 GiB"]);
+  assert.equal(exactBytes(63488), "62.0 KiB · 63\u2009488 bytes");
+  assert.equal(exactBytes(1), "1 byte");
+  assert.equal(hexRange(0x800000000000, 4096), "0x800000000000 – 0x800000000fff");
+  assert.deepEqual([shorten("abcdefghij", 10), shorten("abcdefghij", 7), shorten("abc", 1)], ["abcdefghij", "abcd…ij", ""]);
+  assert.deepEqual([isLight("#ffffff"), isLight("#000000"), isLight("#f78b05")], [true, false, true]);
+});

@@ -7,7 +7,8 @@
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { createGenerator } from "ts-json-schema-generator";
-import { SCHEMAS } from "../lib/cli/schema_files.ts";
+import { COMMAND_NAMES, COMMANDS } from "../lib/cli/commands.ts";
+import type { CommandSpec } from "../lib/cli/options.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 
@@ -17,10 +18,14 @@ export function generateSchemas(): Readonly<Record<string, string>> {
     path: `${root}lib/cli/text/json_output.ts`, tsconfig: `${root}tsconfig.json`, skipTypeCheck: true, additionalProperties: true, expose: "none",
     topRef: false, sortProps: false,
   });
-  return Object.fromEntries(Object.entries(SCHEMAS).flatMap(([command, files]) => files.map(({ file, type }) => {
+  return Object.fromEntries(COMMAND_NAMES.flatMap((command) => schemasOf(COMMANDS[command]).map(({ file, type }) => {
     const { $schema, ...schema } = generator.createSchema(type);
     return [`schemas/${file}`, `${JSON.stringify({ $schema, title: `neuron-dmem ${command} --json`, ...schema }, null, 2)}\n`];
   })));
+}
+
+function schemasOf({ schemas = [] }: CommandSpec): NonNullable<CommandSpec["schemas"]> {
+  return schemas;
 }
 
 if (import.meta.main) {

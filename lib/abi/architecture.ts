@@ -110,3 +110,17 @@ export function geometryOf(architecture: number, instanceType?: string): Geometr
 export function defaultHbm(geometry: Geometry, core: number): number {
   return Math.floor(core / geometry.coresPerHbm);
 }
+
+/** The product that is called so, or that has the architecture which is: `trn2`, `cayman`. */
+export function productOf(name: Product | Target): Product {
+  return isTarget(name) ? productOfTarget[name] : name;
+}
+
+function isTarget(name: Product | Target): name is Target {
+  return name in productOfTarget;
+}
+
+/** The architecture that is called so, or that the product has which is: `cayman`, `trn2`. */
+export function architectureOf(name: Product | Target): Target {
+  return geometries[productOf(name)].target;
+}

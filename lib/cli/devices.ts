@@ -1,18 +1,42 @@
 import { type Kernel, linuxKernel } from "../../ffi/kernel.ts";
 import type { Product } from "../abi/architecture.ts";
 import { createFake } from "../fake/machine.ts";
+import { memoryText, type MemoryReport, readHostMemory, SYSFS_SCOPE } from "./text/memory_report.ts";
+import { readSysfsMemory } from "../host/sysfs_memory.ts";
 import { deviceText } from "./text/device_report.ts";
 import { listDevices } from "../host/device_list.ts";
+import type { Given } from "./commands.ts";
 import { ExitCode } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
 /** `devices`: the Neuron devices of this host. Exit code 1 when one is there that cannot be used; none at all is no failure. */
-export function devices(terminal: Terminal, _args: readonly string[], options: Readonly<Record<string, unknown>>): number {
-  using kernel = openKernel(options);
-  const list = listDevices(kernel.kernel, { sysfs: options["sysfs"] as string | undefined, dev: options["dev"] as string | undefined, ownPid: kernel.pid });
-  if (options["json"] === true) printJson(terminal, list);
+export function devices(terminal: Terminal, given: Given<"devices">): number {
+  using kernel = openKernel(given);
+  const list = listDevices(kernel.kernel, { sysfs: given.sysfs, dev: given.dev, ownPid: kernel.pid });
+  if (given.json) printJson(terminal, list);
   else terminal.print(deviceText(list, emphasisOf(terminal)));
   return list.devices.every(({ state }) => state === "ok") ? ExitCode.OK : ExitCode.REFUSED;
+}
+
+/** `mem`: who uses the memory of the devices and of the host. Exit code 1 when there is no device to ask. */
+export function mem(terminal: Terminal, given: Given<"mem">): number {
+  using kernel = openKernel(given);
+  const report: MemoryReport = {
+    scope: SYSFS_SCOPE,
+    ...readSysfsMemory(kernel.kernel, { root: given.sysfs, expected: given.expect }),
+    host: readHostMemory(kernel.kernel),
+  };
+  if (given.json) printJson(terminal, report);
+  else terminal.print(memoryText(report, emphasisOf(terminal)));
+  return report.devices.length > 0 ? ExitCode.OK : ExitCode.REFUSED;
+}
+
+/** Which machine a command looks at. */
+export interface MachineChoice {
+  /** The product of a fake machine; undefined for this host. */
+  readonly fake?: Product | undefined;
+  /** Devices of a fake machine: how many, or which; default one. */
+  readonly devices?: number | readonly number[] | undefined;
 }
 
 /** The kernel a command that only looks at devices uses. */
@@ -23,10 +47,9 @@ export interface CommandKernel extends Disposable {
 }
 
 /** The Linux kernel, or with `--fake` a fake machine's. @throws {ArgumentError} for a machine that cannot exist */
-export function openKernel(options: Readonly<Record<string, unknown>>): CommandKernel {
-  const product = options["fake"] as Product | undefined;
+export function openKernel({ fake: product, devices: which = 1 }: MachineChoice): CommandKernel {
   if (product === undefined) return { kernel: linuxKernel(), pid: process.pid, [Symbol.dispose]: () => {} };
-  const machine = createFake({ product, devices: options["devices"] as number | readonly number[] | undefined ?? 1 });
+  const machine = createFake({ product, devices: which });
   const own = machine.process();
   return { kernel: own, pid: own.pid, [Symbol.dispose]: () => machine.close() };
 }

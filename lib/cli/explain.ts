@@ -3,15 +3,15 @@ import { featureBits } from "../neff/mod.ts";
 import { type CodeExplanation, explainableCodes, explainCode } from "../report/explain/codes.ts";
 import { explainLog, type LogExplanation } from "../report/explain/log.ts";
 import { humanSize } from "../text/size.ts";
+import type { Given } from "./commands.ts";
 import { ExitCode, UsageError } from "./failure.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 /** `explain CODE` or `explain -` (a runtime log on standard input). Exit code 1 when nothing was recognised. */
-export function explain(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): number {
-  const what = args[0]!;
+export function explain(terminal: Terminal, { code: what, json }: Given<"explain">): number {
   return what === "-"
-    ? explainText(terminal, readFileSync(0, "utf8"), options["json"] === true)
-    : explainOne(terminal, what, options["json"] === true);
+    ? explainText(terminal, readFileSync(0, "utf8"), json)
+    : explainOne(terminal, what, json);
 }
 
 function explainOne(terminal: Terminal, what: string, json: boolean): number {

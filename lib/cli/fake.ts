@@ -1,7 +1,8 @@
 import { ArgumentError } from "../../ffi/error.ts";
-import { geometries, type Product, productOfTarget, type Target } from "../abi/architecture.ts";
+import { productOf } from "../abi/architecture.ts";
 import { parseFault } from "../fake/faults.ts";
 import { runUnderFake, type RunUnderFakeOptions, signalNumber } from "../shim/run.ts";
+import type { Given } from "./commands.ts";
 import { UsageError } from "./failure.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -14,27 +15,21 @@ const SIGNALLED = 128;
  *
  * @throws {ShimError} when the kernel or the container does not allow it
  */
-export async function fake(_terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
-  const { exitCode, signal } = await runUnderFake(args, machineOf(options));
+export async function fake(_terminal: Terminal, given: Given<"fake">): Promise<number> {
+  const { exitCode, signal } = await runUnderFake(given.command, machineOf(given));
   return exitCode ?? SIGNALLED + (signal === null ? 0 : signalNumber(signal));
 }
 
 /** The machine the options describe. @throws {UsageError} for one that cannot exist */
-function machineOf(options: Readonly<Record<string, unknown>>): RunUnderFakeOptions {
-  const name = (options["arch"] ?? options["product"] ?? "trn2") as Product | Target;
-  const given: Record<string, unknown> = {
-    devices: options["devices"], driverVersion: options["driver"], hbmSize: options["hbmSize"], latency: options["latency"], seed: options["seed"],
-    machine: options["machine"], record: options["record"], sysfs: options["sysfs"], faults: faultsOf(options["fault"] as readonly string[] | undefined),
-  };
-  return {
-    product: name in geometries ? name as Product : productOfTarget[name as Target],
-    ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
-  };
+function machineOf(given: Given<"fake">): RunUnderFakeOptions {
+  const { devices, driver: driverVersion, hbmSize, latency, seed, machine, record, sysfs, fault } = given;
+  const asked = { devices, driverVersion, hbmSize, latency, seed, machine, record, sysfs, faults: fault.length === 0 ? undefined : faultsOf(fault) };
+  return { product: productOf(given.arch ?? given.product ?? "trn2"), ...Object.fromEntries(Object.entries(asked).filter(([, value]) => value !== undefined)) };
 }
 
-function faultsOf(texts: readonly string[] | undefined): RunUnderFakeOptions["faults"] {
+function faultsOf(texts: readonly string[]): RunUnderFakeOptions["faults"] {
   try {
-    return texts?.map(parseFault);
+    return texts.map(parseFault);
   } catch (error) {
     if (error instanceof ArgumentError) throw new UsageError(error.message, { hint: error.hint, details: error.details });
     throw error;

@@ -7,10 +7,11 @@ import { parseExtra, parseSize } from "../text/extra.ts";
 import { type FitAllReport, fitAllText, type FitReport, fitText } from "./text/fit_report.ts";
 import { liveMachine } from "../host/live_machine.ts";
 import { parseCoreList } from "../runtime/visible_cores.ts";
+import type { Given } from "./commands.ts";
 import { openKernel } from "./devices.ts";
 import { ExitCode, UsageError } from "./failure.ts";
 import { startBar } from "./progress.ts";
-import { isLarge } from "./session.ts";
+import { isLarge } from "./read_model.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
 /**
@@ -20,19 +21,20 @@ import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
  * @throws {NeffError} for a file that cannot be read
  * @throws {UsageError} for a question that makes no sense
  */
-export async function fit(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
-  const question = usage(() => questionOf(options));
-  if (args.length === 0 && question.need === undefined && question.extra === undefined) {
+export async function fit(terminal: Terminal, given: Given<"fit">): Promise<number> {
+  const { files, json } = given;
+  const question = usage(() => questionOf(given));
+  if (files.length === 0 && question.need === undefined && question.extra === undefined) {
     throw new UsageError("Cannot answer without anything to place: no file, no --need, no --extra", { hint: "For example: fit model.neff, or fit --need 140GiB --tp 12 --all-instances." });
   }
-  const neffs = await readAll(terminal, args, options["json"] === true);
-  if (options["allInstances"] === true) return answerAll(terminal, { files: args, neffs, question, json: options["json"] === true });
-  const answer = usage(() => answerOne(neffs, question, options));
-  const report: FitReport = { files: args, ...answer };
-  if (options["json"] === true) printJson(terminal, report);
+  const neffs = await readAll(terminal, files, json);
+  if (given.allInstances) return answerAll(terminal, { files, neffs, question, json });
+  const answer = usage(() => answerOne(neffs, question, given));
+  const report: FitReport = { files, ...answer };
+  if (json) printJson(terminal, report);
   else {
     terminal.print(fitText(answer, { emphasis: emphasisOf(terminal), columns: terminal.columns }));
-    if (options["map"] === true && answer.hbms.length > 0) terminal.print(`\n${(await import("./bars.ts")).fitBarsText(terminal, answer.hbms)}`);
+    if (given.map && answer.hbms.length > 0) terminal.print(`\n${(await import("./picture.ts")).fitBarsText(terminal, answer.hbms)}`);
   }
   return codeOf(answer);
 }
@@ -60,35 +62,31 @@ function answerAll(terminal: Terminal, about: { files: readonly string[]; neffs:
   return report.smallest === null ? ExitCode.REFUSED : ExitCode.OK;
 }
 
-function answerOne(neffs: readonly Neff[], question: FitOptions, options: Readonly<Record<string, unknown>>): FitAnswer {
-  const device = options["device"] as number | undefined;
-  const isLive = options["fake"] !== undefined || device !== undefined || (options["instance"] === undefined && existsSync("/dev/neuron0"));
-  if (!isLive) return fitModels(neffs, { ...question, instance: options["instance"] as string | undefined });
-  using kernel = openKernel(options);
+function answerOne(neffs: readonly Neff[], question: FitOptions, { fake, device, instance }: Given<"fit">): FitAnswer {
+  const isLive = fake !== undefined || device !== undefined || (instance === undefined && existsSync("/dev/neuron0"));
+  if (!isLive) return fitModels(neffs, { ...question, instance });
+  using kernel = openKernel({ fake });
   const live = liveMachine(kernel.kernel, { device, ownPid: kernel.pid });
   return fitModels(neffs, { ...question, instance: live.machine, used: question.used ?? live.used });
 }
 
-function questionOf(options: Readonly<Record<string, unknown>>): FitOptions {
-  const text = (name: string) => options[name] as string | undefined;
-  const cores = text("cores");
+function questionOf({ lnc, copies, cores, extra, need, tp, used, scratchpadPage, profile, fixed }: Given<"fit">): FitOptions {
   return {
-    lnc: options["lnc"] === undefined ? undefined : Number(options["lnc"]) as 1 | 2,
-    copies: options["copies"] as number | undefined,
-    cores: cores === undefined ? undefined : parseCoreList(cores, { variable: "--cores" }),
-    extra: (options["extra"] as readonly string[] | undefined)?.map(parseExtra),
-    need: options["need"] as number | undefined,
-    tensorParallel: options["tp"] as number | undefined,
-    used: usedOf(options["used"] as readonly string[] | undefined),
-    scratchpad: scratchpadOf(text("scratchpadPage")),
-    profile: options["profile"] === true,
-    fixed: options["fixed"] !== false,
+    lnc: lnc === undefined ? undefined : lnc === "1" ? 1 : 2,
+    copies,
+    cores: cores === undefined ? undefined : coresOf(cores),
+    extra: extra.length === 0 ? undefined : extra.map(parseExtra),
+    need,
+    tensorParallel: tp,
+    used: used.length === 0 ? undefined : usedOf(used),
+    scratchpad: scratchpadOf(scratchpadPage),
+    profile,
+    fixed,
   };
 }
 
 /** `SIZE` on every HBM, or `HBM=SIZE`; what is given for one HBM wins. */
-function usedOf(texts: readonly string[] | undefined): FitOptions["used"] {
-  if (texts === undefined) return undefined;
+function usedOf(texts: readonly string[]): FitOptions["used"] {
   const single = new Map<number, number>();
   let everywhere = 0;
   for (const text of texts) {
@@ -100,7 +98,7 @@ function usedOf(texts: readonly string[] | undefined): FitOptions["used"] {
 }
 
 function scratchpadOf(text: string | undefined): FitOptions["scratchpad"] {
-  if (text === undefined || text === "contiguous") return text as "contiguous" | undefined;
+  if (text === undefined || text === "contiguous") return text;
   if (/^\d+$/.test(text) && Number(text) > 0) return Number(text) * 2 ** 20;
   throw new ArgumentError(`Cannot use "${text}" as a scratchpad page`, { hint: "Write MiB, such as 512 or 2048, or contiguous." });
 }
@@ -110,9 +108,20 @@ function usage<T>(action: () => T): T {
   try {
     return action();
   } catch (error) {
-    const isQuestion = error instanceof ArgumentError || (error instanceof NeuronError && error.message.includes("--cores"));
-    throw isQuestion ? new UsageError(error.message, { hint: error.hint, details: error.details }) : error;
+    throw error instanceof ArgumentError ? wrongUsage(error) : error;
   }
+}
+
+function coresOf(text: string): readonly number[] {
+  try {
+    return parseCoreList(text, { variable: "--cores" });
+  } catch (error) {
+    throw error instanceof NeuronError ? wrongUsage(error) : error;
+  }
+}
+
+function wrongUsage({ message, hint, details }: NeuronError): UsageError {
+  return new UsageError(message, { hint, details });
 }
 
 function codeOf({ verdict, shortage }: FitAnswer): number {

@@ -3,6 +3,7 @@ import { loadItems } from "../plan/footprint.ts";
 import { type Inspection, inspectNeff } from "./text/inspection.ts";
 import { grouped, humanSize } from "../text/size.ts";
 import { table } from "../text/table.ts";
+import type { Given } from "./commands.ts";
 import { ExitCode } from "./failure.ts";
 import { readModel } from "./read_model.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
@@ -13,16 +14,14 @@ import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
  *
  * @throws {NeffError} when the file cannot be read
  */
-export async function inspect(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
-  const file = args[0]!;
-  const asked = options["supportedFeatures"] as bigint | undefined;
+export async function inspect(terminal: Terminal, { file, supportedFeatures: asked, json }: Given<"inspect">): Promise<number> {
   const neff = await readModel(file, { verifyHash: true });
   const facts = inspectNeff(neff, {
     summary: summarizeNeff(neff, file),
     features: explainFeatures(neff.header.featureBits, asked ?? LOADER_FEATURE_MASK),
     ringBytes: (subgraph) => loadItems(neff, subgraph).reduce((sum, item) => sum + (item.kind === "rings" ? item.size : 0), 0),
   });
-  if (options["json"] === true) printJson(terminal, facts);
+  if (json) printJson(terminal, facts);
   else print(terminal, facts, asked !== undefined);
   return asked === undefined || facts.features.accepted ? ExitCode.OK : ExitCode.REFUSED;
 }

@@ -1,17 +1,17 @@
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
-import { geometries, type Product } from "../abi/architecture.ts";
+import type { Product } from "../abi/architecture.ts";
 import { parseAllocationLog } from "../dmem/allocation_log.ts";
 import { openDevice } from "../driver/device.ts";
 import { instanceNamed } from "../abi/instances.ts";
 import { droppedInDump } from "../map/from_record.ts";
 import { pictureHtml } from "../map/html.ts";
 import type { MemoryPicture } from "../map/model.ts";
-import { devicePicture, logPicture, neuronPicture } from "./picture.ts";
-import { barsText } from "./bars.ts";
+import type { Given } from "./commands.ts";
+import { barsText, devicePicture, logPicture, neuronPicture } from "./picture.ts";
 import { openKernel } from "./devices.ts";
 import { UsageError } from "./failure.ts";
-import { sessionOptions } from "./load.ts";
+import { PRODUCTS } from "./options.ts";
 import { write } from "./pack.ts";
 import { startBar } from "./progress.ts";
 import { readText } from "./replay.ts";
@@ -22,10 +22,10 @@ import { printJson, type Terminal } from "./terminal.ts";
  * `map FILE…`: a picture of device memory, as one page and as bars: of models loaded on a
  * device, of a recorded log, or (without a file) of what a device holds now.
  */
-export async function map(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<void> {
-  const json = options["json"] === true;
-  const picture = await pictureOf(terminal, args, options);
-  const out = options["out"] as string | undefined ?? (json ? null : "map.html");
+export async function map(terminal: Terminal, given: Given<"map">): Promise<void> {
+  const { json } = given;
+  const picture = await pictureOf(terminal, given);
+  const out = given.out ?? (json ? null : "map.html");
   if (out === "-") return terminal.print(pictureHtml(picture).trimEnd());
   if (out !== null) await write(out, pictureHtml(picture));
   if (json) return printJson(terminal, picture);
@@ -33,19 +33,20 @@ export async function map(terminal: Terminal, args: readonly string[], options: 
   terminal.print(`\n${out} shows every allocation and variable; open it in a browser`);
 }
 
-async function pictureOf(terminal: Terminal, files: readonly string[], options: Readonly<Record<string, unknown>>): Promise<MemoryPicture> {
-  const product = productOf(options);
+async function pictureOf(terminal: Terminal, given: Given<"map">): Promise<MemoryPicture> {
+  const { files, hbmSize } = given;
+  const product = productOf(given);
   const [file] = files;
-  if (file === undefined) return livePicture({ ...options, fake: product });
+  if (file === undefined) return livePicture(product, given.device);
   if (isLog(file)) {
     if (files.length > 1) throw new UsageError("Cannot draw several logs in one picture", { hint: "Give one log, or compiled models." });
     const text = await readText(file);
     return logPicture(parseAllocationLog(text), {
-      title: basename(file), source: `recorded log ${file}`, product, dropped: droppedInDump(text), hbmSize: options["hbmSize"] as number | undefined,
+      title: basename(file), source: `recorded log ${file}`, product, dropped: droppedInDump(text), hbmSize,
     });
   }
-  await using progress = await startBar(terminal, { title: "loading", unit: "bytes", quiet: options["json"] === true });
-  await using session = await openSession(files, { ...sessionOptions(options), fake: product, progress });
+  await using progress = await startBar(terminal, { title: "loading", unit: "bytes", quiet: given.json });
+  await using session = await openSession(files, { ...given, fake: product, progress });
   progress.stop();
   const heading = { title: files.map((one) => basename(one)).join(" and "), source: `loaded on ${session.device.label}, driver ${session.device.driverVersion}` };
   const picture = neuronPicture(session.neuron, session.loaded.map(({ model }) => model), heading);
@@ -54,17 +55,15 @@ async function pictureOf(terminal: Terminal, files: readonly string[], options: 
 }
 
 /** The product of `--instance` or `--fake`. @throws {UsageError} for an instance without a fake */
-function productOf(options: Readonly<Record<string, unknown>>): Product | undefined {
-  const instance = options["instance"] as string | undefined;
-  if (instance === undefined) return options["fake"] as Product | undefined;
-  const product = (Object.keys(geometries) as Product[]).find((name) => instance.startsWith(name));
+function productOf({ instance, fake }: Given<"map">): Product | undefined {
+  if (instance === undefined) return fake;
+  const product = PRODUCTS.find((name) => instance.startsWith(name));
   if (product !== undefined && instanceNamed(instance) !== undefined) return product;
   throw new UsageError(`Cannot draw instance type "${instance}": it is not in the table, or its models have another format`, { hint: "For example trn2.48xlarge." });
 }
 
-function livePicture(options: Readonly<Record<string, unknown>>): MemoryPicture {
-  const index = options["device"] as number | undefined ?? 0;
-  using kernel = openKernel(options);
+function livePicture(fake: Product | undefined, index = 0): MemoryPicture {
+  using kernel = openKernel({ fake });
   using device = openDevice({ kernel: kernel.kernel, index, access: "readonly" });
   const label = kernel.kernel.kind === "fake" ? `a fake ${device.geometry.product}` : device.path;
   return devicePicture([device], { title: `memory of ${label}`, source: `chunks of all processes, as the driver lists them` });

@@ -2,22 +2,21 @@ import { ArgumentError } from "../../ffi/error.ts";
 import { metricsText } from "../host/metrics.ts";
 import { type ListenAddress, parseListen, serveMetrics } from "../host/metrics_server.ts";
 import { readSysfsMemory } from "../host/sysfs_memory.ts";
+import type { Given } from "./commands.ts";
 import { openKernel } from "./devices.ts";
 import { ExitCode, UsageError } from "./failure.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** `metrics`: the counters for Prometheus, over HTTP until a signal ends it, or with `--once` on standard output. */
-export async function metrics(terminal: Terminal, _args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
-  using kernel = openKernel(options);
-  const read = () => readSysfsMemory(kernel.kernel, {
-    root: options["sysfs"] as string | undefined, expected: options["expect"] as number | readonly number[] | undefined,
-  });
-  if (options["once"] === true) {
-    const { text } = await metricsText(read(), options["openmetrics"] === true ? "openmetrics" : "prometheus");
+export async function metrics(terminal: Terminal, given: Given<"metrics">): Promise<number> {
+  using kernel = openKernel(given);
+  const read = () => readSysfsMemory(kernel.kernel, { root: given.sysfs, expected: given.expect });
+  if (given.once) {
+    const { text } = await metricsText(read(), given.openmetrics ? "openmetrics" : "prometheus");
     terminal.print(text.trimEnd());
     return ExitCode.OK;
   }
-  const address = addressOf(options["listen"] as string);
+  const address = addressOf(given.listen);
   await using server = await serveMetrics({ ...address, read });
   terminal.note(`metrics at ${server.url}/metrics`);
   await untilSignal();

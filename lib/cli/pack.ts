@@ -1,21 +1,30 @@
 import { lstat, rename, rm, writeFile } from "node:fs/promises";
 import { NeuronError } from "../../ffi/error.ts";
-import { describeLocation, NeffError, parseNeff } from "../neff/mod.ts";
-import { type Compression, packFolder } from "../neff_write/mod.ts";
-import type { PackOutput } from "./text/json_output.ts";
+import { describeLocation, NeffError, parseNeff, readNeff, withFile } from "../neff/mod.ts";
+import { packFolder, unpackNeffTo } from "../neff_write/mod.ts";
+import type { PackOutput, UnpackOutput } from "./text/json_output.ts";
 import { humanSize } from "../text/size.ts";
+import type { Given } from "./commands.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 /** `pack FOLDER FILE`: a model from the files of a folder. @throws {NeuronError} for files that make no model, and a file that cannot be written */
-export async function pack(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<void> {
-  const [folder, file] = args as [string, string];
-  const { bytes, added, removed, unchanged } = await packFolder(folder, { compression: options["compression"] as Compression | undefined });
+export async function pack(terminal: Terminal, { folder, file, compression, json }: Given<"pack">): Promise<void> {
+  const { bytes, added, removed, unchanged } = await packFolder(folder, { compression });
   checkModel(bytes, folder);
   await write(file, bytes);
-  if (options["json"] === true) return printJson(terminal, { folder, file, fileBytes: bytes.length, added, removed, unchanged } satisfies PackOutput);
+  if (json) return printJson(terminal, { folder, file, fileBytes: bytes.length, added, removed, unchanged } satisfies PackOutput);
   terminal.print(`${file}  ${humanSize(bytes.length)}, ${unchanged ? "the content that was unpacked" : "new content under a uuid of its own"}`);
   for (const name of added) terminal.print(`  added ${name}`);
   for (const name of removed) terminal.print(`  removed ${name}`);
+}
+
+/** `unpack FILE FOLDER`: the members of a model as files. @throws {NeuronError} for a folder that is not empty */
+export async function unpack(terminal: Terminal, { file, folder, json }: Given<"unpack">): Promise<void> {
+  const files = await unpackNeffTo(await readNeff(file), folder).catch((error: unknown) => {
+    throw error instanceof NeffError ? withFile(error, file) : error;
+  });
+  if (json) printJson(terminal, { file, folder, files } satisfies UnpackOutput);
+  else terminal.print(`${files.length} files written to ${folder}; pack makes a model of them again`);
 }
 
 /** What no reader would take is better not written. */

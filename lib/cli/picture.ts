@@ -1,14 +1,18 @@
-/** From open devices, or a recorded log, to a picture of their memory. */
+/** From open devices, or a recorded log, to a picture of their memory, and its bars on a terminal. */
 import { NeuronError } from "../../ffi/error.ts";
 import { type Geometry, geometries, type Product } from "../abi/architecture.ts";
 import type { LogEvent } from "../dmem/allocation_log.ts";
 import type { NeuronDevice } from "../driver/types.ts";
+import type { FitHbm } from "../fit/fit_trial.ts";
+import { allowsUnicode, type BarOptions, drawBars } from "../map/bars.ts";
 import { buildPicture } from "../map/build.ts";
 import { chunkInputs, deviceInput, hbmInputs, variableInputs } from "../map/from_memory.ts";
 import { entriesOfLog, replayRecord } from "../map/from_record.ts";
 import type { MemoryPicture } from "../map/model.ts";
 import type { Model } from "../runtime/model.ts";
 import type { Neuron } from "../runtime/neuron.ts";
+import type { Terminal } from "./terminal.ts";
+import { drawFitBars } from "./text/bars_fit.ts";
 
 /** What stands over a picture. */
 export interface PictureHeading {
@@ -78,4 +82,18 @@ function geometryOfLog(log: readonly LogEvent[]): Geometry {
     placed.every(({ address, size }) => hbms.some((hbm) => address! >= hbm.base && address! + size <= hbm.base + hbm.size)));
   if (found !== undefined) return found;
   throw new NeuronError("Cannot draw the log: its addresses lie in the HBMs of no known product", { hint: "Name the product with --fake, or the instance with --instance." });
+}
+
+/** A picture's bars as this terminal can show them. */
+export function barsText(terminal: Terminal, picture: MemoryPicture): string {
+  return drawBars(picture, barOptions(terminal));
+}
+
+/** The bars of a prediction as this terminal can show them. */
+export function fitBarsText(terminal: Terminal, hbms: readonly FitHbm[]): string {
+  return drawFitBars(hbms, barOptions(terminal));
+}
+
+function barOptions(terminal: Terminal): BarOptions {
+  return { columns: terminal.columns, unicode: allowsUnicode(process.env), colour: terminal.bold("x") !== "x", onlyUsed: true };
 }

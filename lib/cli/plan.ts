@@ -4,6 +4,7 @@ import type { Plan } from "../plan/plan.ts";
 import { decodePlanFile, encodePlanFile, PLAN_MAGIC, type PlanFile } from "../plan/plan_file.ts";
 import { planRecord } from "../plan/plan_record.ts";
 import { type PlannedSubgraph, type PlanReport, planText } from "./text/plan_report.ts";
+import type { Given } from "./commands.ts";
 import { write } from "./pack.ts";
 import { readModel } from "./read_model.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
@@ -14,14 +15,12 @@ import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
  *
  * @throws {PlanError} for a model that cannot be planned, or a plan that contradicts itself
  */
-export async function plan(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<void> {
-  const file = args[0]!;
-  const out = options["out"] as string | undefined ?? null;
+export async function plan(terminal: Terminal, { file, out, json }: Given<"plan">): Promise<void> {
   const { target, plans } = await readPlans(file);
   const bytes = encodePlanFile({ target, plans });
-  if (out !== null) await write(out, bytes);
-  const report: PlanReport = { file, target, fileBytes: bytes.length, out, subgraphs: plans.map(subgraphOf) };
-  if (options["json"] === true) printJson(terminal, report);
+  if (out !== undefined) await write(out, bytes);
+  const report: PlanReport = { file, target, fileBytes: bytes.length, out: out ?? null, subgraphs: plans.map(subgraphOf) };
+  if (json) printJson(terminal, report);
   else terminal.print(planText(report, emphasisOf(terminal)));
 }
 

@@ -5,6 +5,7 @@ import { parseAllocationLog } from "../dmem/allocation_log.ts";
 import { replay as replayLog } from "../dmem/replay.ts";
 import type { ReplayOutput, ReplayRequestsOutput } from "./text/json_output.ts";
 import { replayText } from "./text/replay_report.ts";
+import type { Given } from "./commands.ts";
 import { ExitCode, UsageError } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
@@ -14,12 +15,9 @@ import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
  *
  * @throws {LogFormatError} for a log that cannot be understood
  */
-export async function replay(terminal: Terminal, args: readonly string[], options: Readonly<Record<string, unknown>>): Promise<number> {
-  const file = args[0]!;
-  const json = options["json"] === true;
+export async function replay(terminal: Terminal, { log: file, hbmSize, json }: Given<"replay">): Promise<number> {
   const text = await readText(file);
   if (text.startsWith('{"format":"neuron-dmem request log')) return await replayRequestLog(terminal, { file, text, json });
-  const hbmSize = options["hbmSize"] as number | undefined;
   if (hbmSize === undefined) throw new UsageError("Cannot replay allocations without the size of the HBMs", { hint: "Give --hbm-size, for example --hbm-size 16GiB." });
   const result = replayLog(parseAllocationLog(text), { hbmSize });
   if (json) printJson(terminal, { file, kind: "allocations", ...result } satisfies ReplayOutput);

@@ -1,4 +1,4 @@
-import { existsSync, statSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { basename } from "node:path";
 import { type Product, productOfTarget } from "../abi/architecture.ts";
 import type { NeuronDevice } from "../driver/types.ts";
@@ -13,9 +13,7 @@ import type { Neuron } from "../runtime/neuron.ts";
 import { openNeuron } from "../runtime/open_neuron.ts";
 import { UsageError } from "./failure.ts";
 import type { Progress } from "./progress.ts";
-
-/** Files above this pass by while they are loaded, instead of being kept in memory: a small one can unpack to a thousand times its size. */
-const STREAM_ABOVE_BYTES = 256 * 2 ** 10;
+import { isLarge } from "./read_model.ts";
 
 /** The device a command uses, for people and for `--json`. */
 export interface DeviceLabel {
@@ -165,13 +163,4 @@ export function deviceLabel(device: NeuronDevice, fake: Product | undefined): De
     label: fake === undefined ? `${path} (${product})` : `fake ${fake}`,
     product: fake ?? product, index: device.index, path, driverVersion: device.driverVersion === null ? "unknown" : formatVersion(device.driverVersion),
   };
-}
-
-/** Whether a file is read and loaded in pieces. */
-export function isLarge(file: string): boolean {
-  try {
-    return statSync(file).size > STREAM_ABOVE_BYTES;
-  } catch {
-    return false;
-  }
 }

@@ -5,14 +5,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { describeProgram } from "../../lib/cli/describe.ts";
-import { buildProgram } from "../../lib/cli/program.ts";
-import { SHELLS } from "../../lib/cli/text/completion.ts";
+import { SHELLS } from "../../lib/cli/commands.ts";
 import { command } from "../support/cli.ts";
 import { inTerminal, skipWithoutTmux } from "../support/tmux.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-completion-"));
 after(() => rmSync(folder, { recursive: true }));
-const program = describeProgram(buildProgram(() => async () => {}));
+const program = describeProgram();
 const without = (shell: string): string | false => spawnSync(shell, ["--version"]).status === 0 ? false : `${shell} is not installed`;
 
 /** A file with the script for a shell. */

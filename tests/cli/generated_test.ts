@@ -4,10 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { describeProgram } from "../../lib/cli/describe.ts";
-import { buildProgram } from "../../lib/cli/program.ts";
-import { EXAMPLES } from "../../lib/cli/examples.ts";
+import { COMMAND_NAMES, COMMANDS } from "../../lib/cli/commands.ts";
 import { HELP_TEXT } from "../../lib/cli/help_text.ts";
-import { SCHEMAS } from "../../lib/cli/schema_files.ts";
+import type { CommandSpec } from "../../lib/cli/options.ts";
 import { VERSION } from "../../lib/cli/version.ts";
 import { shimObstacle } from "../../lib/shim/capability.ts";
 import { generateCli } from "../../scripts/generate_cli.ts";
@@ -16,6 +15,7 @@ import { runCommand } from "../support/run_code.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-examples-"));
 after(() => rmSync(folder, { recursive: true }));
+const SPECS: readonly (readonly [string, CommandSpec])[] = COMMAND_NAMES.map((name) => [name, COMMANDS[name]]);
 const onDeno = "Deno" in globalThis;
 
 test("the manual and the ready help are what the definitions give", () => {
@@ -30,20 +30,21 @@ test("the schemas are what the types give", { skip: onDeno ? "made once, under B
 });
 
 test("every command has a summary, a description, a group and an option for help; every command with --json has a schema", () => {
-  const { commands } = describeProgram(buildProgram(() => async () => {}));
+  const { commands } = describeProgram();
+  const spec = new Map(SPECS);
   for (const { name, summary, description, group, options } of commands) {
     assert.ok(summary.length > 10 && summary.length <= 56, name);
     assert.ok(description.length > 10 && group.length > 3, name);
     assert.ok(options.some(({ long }) => long === "--help"), name);
-    assert.equal(options.some(({ long }) => long === "--json"), name in SCHEMAS, name);
-    assert.ok(name in EXAMPLES || ["unpack", "pack"].includes(name), name);
+    assert.equal(options.some(({ long }) => long === "--json"), spec.get(name)!.schemas !== undefined, name);
+    assert.ok(spec.get(name)!.examples !== undefined || ["unpack", "pack"].includes(name), name);
   }
 });
 
 test("every example of the manual runs", { timeout: 60_000 }, async () => {
   const shim = shimObstacle();
   let count = 0;
-  for (const [line] of Object.values(EXAMPLES).flat()) {
+  for (const [line] of SPECS.flatMap(([, { examples = [] }]) => examples)) {
     // What an example writes goes to a folder of its own; programs under the fake come from the path.
     const argv = line.replace(/(?<= )(map\.html|plan\.kbin)/, join(folder, "$1")).split(" ");
     if (argv[0] === "fake") {
@@ -86,7 +87,7 @@ test("an unknown command and an unknown option are refused with what was meant",
   const option = await command("load", "samples/mlp.neff", "--fkae", "trn1");
   assert.equal(option.code, 2);
   assert.match(option.err, /Did you mean --fake\?/);
-  for (const { name } of describeProgram(buildProgram(() => async () => {})).commands) {
+  for (const { name } of describeProgram().commands) {
     const { code, out } = await command(name, "--help");
     assert.equal(code, 0, name);
     assert.match(out, new RegExp(`^Usage: neuron-dmem ${name} `), name);

@@ -1,5 +1,5 @@
 /** The manual of the command line as a page. */
-import type { ArgumentDescription, CommandDescription, OptionDescription, ProgramDescription } from "./command_description.ts";
+import type { ArgumentDescription, CommandDescription, OptionDescription, ProgramDescription } from "../lib/cli/describe.ts";
 
 /** What of the manual is not in the definitions. */
 export interface CliPageParts {

@@ -27,9 +27,10 @@ export function cliPage(program: ProgramDescription, parts: CliPageParts): strin
 const COMMON = [
   "Tables and pictures go to standard output, progress and errors to standard error. An error is one line that says what could not be done and why, and a second with what to try.",
   "",
-  "| exit code | meaning |", "|---|---|", "| 0 | done |", "| 1 | the file or the device says no |", "| 2 | wrong usage |",
+  "| exit code | meaning |", "|---|---|", "| 0 | done |", "| 1 | the answer is no: it does not fit, it differs, the device refuses |", "| 2 | wrong usage |",
+  "| 3 | a file cannot be read, or is not what it should be |", "| 4 | there is no device, or none that can be opened |",
   "",
-  "With `--json` a command prints one JSON value; its shape is published as a JSON Schema under [schemas](../schemas) and only grows. Sizes are bytes; what is not known is null.",
+  "With `--json` a command prints one JSON value, also when it fails: `{ error: { code, message, hint, details } }`, whose `code` does not change. The shape of an answer is published as a JSON Schema under [schemas](../schemas) and only grows. Sizes are bytes; what is not known is null.",
 ];
 
 function summaryRow(program: string, { name, summary }: CommandDescription): string {

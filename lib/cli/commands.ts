@@ -4,7 +4,7 @@
  * imported, so that `--help` is quick.
  */
 import {
-  choice, choiceOr, type CommandSpec, DEVICE_OPTIONS, deviceCount, EXPECT_OPTION, flag, type GivenOf, integer, JSON_OPTION, MACHINE_OPTIONS, many, mask, milliseconds,
+  choice, choiceOr, type CommandSpec, DEVICE_OPTIONS, deviceCount, EXPECT_OPTION, flag, FORCE_OPTION, type GivenOf, integer, JSON_OPTION, MACHINE_OPTIONS, many, mask, milliseconds,
   one, oneOf, PRODUCTS, seconds, several, size, sizes, STAGING_OPTIONS, TARGET_NAMES, text, value, valueOr,
 } from "./options.ts";
 
@@ -72,7 +72,7 @@ const PLAN = {
   summary: "the records a model is planned into",
   description: "show the records a compiled model is planned into",
   args: { file: one("<file>") },
-  options: { out: text("-o, --out <plan>", "write the plan to a file that C programs can read"), ...JSON_OPTION },
+  options: { out: text("-o, --out <plan>", "write the plan to a file that C programs can read, - for standard output"), ...FORCE_OPTION, ...JSON_OPTION },
   examples: [["plan samples/every_type.neff --out plan.kbin", "the records as a table, and as a file for C programs"]],
   schemas: [{ file: "plan.json", type: "PlanOutput" }],
 } satisfies CommandSpec;
@@ -91,7 +91,7 @@ const PACK = {
   summary: "make a model of a folder's files",
   description: "make a compiled model of a folder's files",
   args: { folder: one("<folder>"), file: one("<file>") },
-  options: { compression: choice("--compression <form>", "how to store the members (default: as it was unpacked, else gzip)", ["gzip", "stored", "none"]), ...JSON_OPTION },
+  options: { compression: choice("--compression <form>", "how to store the members (default: as it was unpacked, else gzip)", ["gzip", "stored", "none"]), ...FORCE_OPTION, ...JSON_OPTION },
   schemas: [{ file: "pack.json", type: "PackOutput" }],
 } satisfies CommandSpec;
 
@@ -169,6 +169,7 @@ const MAP = {
     instance: text("--instance <type>", "use a fake of this instance type", { conflicts: ["fake", "device"] }),
     out: text("-o, --out <page>", "HTML file to write, - for standard output (default: map.html, with --json none)"),
     hbmSize: value("--hbm-size <size>", "bytes of each HBM, for a log", size),
+    ...FORCE_OPTION,
     ...JSON_OPTION,
   },
   examples: [["map samples/mlp.neff -o map.html", "one page to open in a browser"], ["map samples/mlp.neff --json", "the numbers behind it"]],
@@ -273,6 +274,7 @@ const FAKE_COMMAND = {
     latency: value("--latency <time>", "how long every request takes, for example 200us", milliseconds),
     seed: value("--seed <N>", "for faults by chance", integer),
     record: text("--record <file>", "write a log of all requests, which replay reads"),
+    ...FORCE_OPTION,
     sysfs: text("--sysfs <root>", "keep the driver's files below this directory, for mem, top and metrics outside"),
     machine: text("--machine <name>", "share a machine with other programs that name it"),
   },

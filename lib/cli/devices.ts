@@ -9,16 +9,17 @@ import type { Given } from "./commands.ts";
 import { ExitCode } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
-/** `devices`: the Neuron devices of this host. Exit code 1 when one is there that cannot be used; none at all is no failure. */
+/** `devices`: the Neuron devices of this host. Exit code 1 when one is there that cannot be used, 4 when there is none. */
 export function devices(terminal: Terminal, given: Given<"devices">): number {
   using kernel = openKernel(given);
   const list = listDevices(kernel.kernel, { sysfs: given.sysfs, dev: given.dev, ownPid: kernel.pid });
   if (given.json) printJson(terminal, list);
   else terminal.print(deviceText(list, emphasisOf(terminal)));
+  if (list.devices.length === 0) return ExitCode.NO_DEVICE;
   return list.devices.every(({ state }) => state === "ok") ? ExitCode.OK : ExitCode.REFUSED;
 }
 
-/** `mem`: who uses the memory of the devices and of the host. Exit code 1 when there is no device to ask. */
+/** `mem`: who uses the memory of the devices and of the host. Exit code 4 when there is no device to ask. */
 export function mem(terminal: Terminal, given: Given<"mem">): number {
   using kernel = openKernel(given);
   const report: MemoryReport = {
@@ -28,7 +29,7 @@ export function mem(terminal: Terminal, given: Given<"mem">): number {
   };
   if (given.json) printJson(terminal, report);
   else terminal.print(memoryText(report, emphasisOf(terminal)));
-  return report.devices.length > 0 ? ExitCode.OK : ExitCode.REFUSED;
+  return report.devices.length > 0 ? ExitCode.OK : ExitCode.NO_DEVICE;
 }
 
 /** Which machine a command looks at. */

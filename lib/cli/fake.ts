@@ -4,6 +4,7 @@ import { parseFault } from "../fake/faults.ts";
 import { runUnderFake, type RunUnderFakeOptions, signalNumber } from "../shim/run.ts";
 import type { Given } from "./commands.ts";
 import { UsageError } from "./failure.ts";
+import { checkOutput } from "./output.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** Added to a signal's number for the exit code, as shells do. */
@@ -16,6 +17,7 @@ const SIGNALLED = 128;
  * @throws {ShimError} when the kernel or the container does not allow it
  */
 export async function fake(_terminal: Terminal, given: Given<"fake">): Promise<number> {
+  if (given.record !== undefined) await checkOutput(given.record, { kind: "requests", force: given.force });
   const { exitCode, signal } = await runUnderFake(given.command, machineOf(given));
   return exitCode ?? SIGNALLED + (signal === null ? 0 : signalNumber(signal));
 }

@@ -48,4 +48,4 @@ Help:
                                     runtime log
   completion <shell>                print a completion script for a shell
 
-Exit codes: 0 done, 1 the file or the device says no, 2 wrong usage.`;
+Exit codes: 0 done, 1 no, 2 wrong usage, 3 unreadable file, 4 no device.`;

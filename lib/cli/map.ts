@@ -12,7 +12,7 @@ import { barsText, devicePicture, logPicture, neuronPicture } from "./picture.ts
 import { openKernel } from "./devices.ts";
 import { UsageError } from "./failure.ts";
 import { PRODUCTS } from "./options.ts";
-import { write } from "./pack.ts";
+import { writeOutput } from "./output.ts";
 import { startBar } from "./progress.ts";
 import { readText } from "./replay.ts";
 import { openSession } from "./session.ts";
@@ -27,7 +27,7 @@ export async function map(terminal: Terminal, given: Given<"map">): Promise<void
   const picture = await pictureOf(terminal, given);
   const out = given.out ?? (json ? null : "map.html");
   if (out === "-") return terminal.print(pictureHtml(picture).trimEnd());
-  if (out !== null) await write(out, pictureHtml(picture));
+  if (out !== null) await writeOutput(out, pictureHtml(picture), { kind: "page", inputs: given.files, force: given.force });
   if (json) return printJson(terminal, picture);
   terminal.print(barsText(terminal, picture));
   terminal.print(`\n${out} shows every allocation and variable; open it in a browser`);

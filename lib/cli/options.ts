@@ -117,6 +117,9 @@ export const TARGET_NAMES = ["sunda", "cayman", "mariana", ...PRODUCTS] as const
 /** `--json`, the same for every command that prints something. */
 export const JSON_OPTION = { json: flag("--json", "print JSON instead of tables") };
 
+/** `--force`, for commands that write a file. */
+export const FORCE_OPTION = { force: flag("--force", "replace a file of another kind too") };
+
 /** `--expect`, for commands that notice when a device is missing. */
 export const EXPECT_OPTION = { expect: value("--expect <N|list>", "devices that must be there: how many, or which", deviceCount) };
 

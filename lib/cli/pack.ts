@@ -1,17 +1,18 @@
-import { lstat, rename, rm, writeFile } from "node:fs/promises";
 import { NeuronError } from "../../ffi/error.ts";
 import { describeLocation, NeffError, parseNeff, readNeff, withFile } from "../neff/mod.ts";
 import { packFolder, unpackNeffTo } from "../neff_write/mod.ts";
+import { writeOutput } from "./output.ts";
 import type { PackOutput, UnpackOutput } from "./text/json_output.ts";
 import { humanSize } from "../text/size.ts";
 import type { Given } from "./commands.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 /** `pack FOLDER FILE`: a model from the files of a folder. @throws {NeuronError} for files that make no model, and a file that cannot be written */
-export async function pack(terminal: Terminal, { folder, file, compression, json }: Given<"pack">): Promise<void> {
+export async function pack(terminal: Terminal, { folder, file, compression, force, json }: Given<"pack">): Promise<void> {
   const { bytes, added, removed, unchanged } = await packFolder(folder, { compression });
   checkModel(bytes, folder);
-  await write(file, bytes);
+  await writeOutput(file, bytes, { kind: "model", force });
+  if (file === "-") return;
   if (json) return printJson(terminal, { folder, file, fileBytes: bytes.length, added, removed, unchanged } satisfies PackOutput);
   terminal.print(`${file}  ${humanSize(bytes.length)}, ${unchanged ? "the content that was unpacked" : "new content under a uuid of its own"}`);
   for (const name of added) terminal.print(`  added ${name}`);
@@ -36,23 +37,5 @@ function checkModel(bytes: Uint8Array, folder: string): void {
     throw new NeuronError(`Cannot pack ${folder}: its files make no model, ${error.reason} (${describeLocation(error.where)})`, {
       hint: "unpack writes a folder that pack takes: neff.json, a kelf file, and a folder per subgraph.", cause: error, details: error.details,
     });
-  }
-}
-
-/**
- * Writes a file a command was asked for: beside its place first, so that a full disk leaves
- * what was there. @throws {NeuronError} when that is not possible
- */
-export async function write(file: string, bytes: Uint8Array | string): Promise<void> {
-  const before = await lstat(file).catch(() => undefined);
-  // Links, pipes and devices are written where they are; a file keeps its permissions.
-  const beside = before?.isFile() === false ? file : `${file}.${process.pid}.part`;
-  try {
-    await writeFile(beside, bytes, before === undefined ? {} : { mode: before.mode });
-    if (beside !== file) await rename(beside, file);
-  } catch (error) {
-    if (beside !== file) await rm(beside, { force: true });
-    const { code, message } = error as NodeJS.ErrnoException;
-    throw new NeuronError(`Cannot write ${file}: ${message.replaceAll(beside, file)}`, { details: { errno: code }, cause: error });
   }
 }

@@ -5,7 +5,7 @@ import { decodePlanFile, encodePlanFile, PLAN_MAGIC, type PlanFile } from "../pl
 import { planRecord } from "../plan/plan_record.ts";
 import { type PlannedSubgraph, type PlanReport, planText } from "./text/plan_report.ts";
 import type { Given } from "./commands.ts";
-import { write } from "./pack.ts";
+import { writeOutput } from "./output.ts";
 import { readModel } from "./read_model.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
@@ -15,10 +15,11 @@ import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
  *
  * @throws {PlanError} for a model that cannot be planned, or a plan that contradicts itself
  */
-export async function plan(terminal: Terminal, { file, out, json }: Given<"plan">): Promise<void> {
+export async function plan(terminal: Terminal, { file, out, force, json }: Given<"plan">): Promise<void> {
   const { target, plans } = await readPlans(file);
   const bytes = encodePlanFile({ target, plans });
-  if (out !== undefined) await write(out, bytes);
+  if (out !== undefined) await writeOutput(out, bytes, { kind: "plan", inputs: [file], force });
+  if (out === "-") return;
   const report: PlanReport = { file, target, fileBytes: bytes.length, out: out ?? null, subgraphs: plans.map(subgraphOf) };
   if (json) printJson(terminal, report);
   else terminal.print(planText(report, emphasisOf(terminal)));

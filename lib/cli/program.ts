@@ -1,6 +1,6 @@
 import { Argument, Command, CommanderError, Option, type OutputConfiguration } from "commander";
 import { COMMAND_NAMES, type CommandName, COMMANDS, type Given, PROGRAM } from "./commands.ts";
-import { ExitCode, reportFailure } from "./failure.ts";
+import { ExitCode, reportFailure, UsageError } from "./failure.ts";
 import type { CommandSpec, OptionSpec } from "./options.ts";
 import { processTerminal, type Terminal } from "./terminal.ts";
 import { VERSION } from "./version.ts";
@@ -35,13 +35,14 @@ const ACTIONS: { readonly [Name in CommandName]: () => Promise<Action<Name>> } =
  * Runs the command line.
  *
  * @param argv arguments without the program's name
- * @returns the exit code: 0 done, 1 the file or the device says no, 2 wrong usage
+ * @returns the exit code, one of {@linkcode ExitCode}
  */
 export async function runCli(argv: readonly string[], terminal: Terminal = processTerminal()): Promise<number> {
+  const json = wantsJson(argv);
   let code: number = ExitCode.OK;
   const program = buildProgram(async (name, command) => {
     code = await runCommand(name, terminal, command);
-  }, outputOf(terminal));
+  }, json ? { ...outputOf(terminal), writeErr: () => {} } : outputOf(terminal));
   try {
     if (argv.length === 0) {
       program.outputHelp({ error: true });
@@ -50,9 +51,18 @@ export async function runCli(argv: readonly string[], terminal: Terminal = proce
     await program.parseAsync(argv, { from: "user" });
     return code;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? ExitCode.OK : ExitCode.USAGE;
-    return reportFailure(terminal, error);
+    if (!(error instanceof CommanderError)) return reportFailure(terminal, error, json);
+    if (error.exitCode === 0) return ExitCode.OK;
+    const [message, hint] = error.message.replace(/^error: /, "").split("\n");
+    if (json) reportFailure(terminal, new UsageError(message ?? "", { hint }), json);
+    return ExitCode.USAGE;
   }
+}
+
+/** Whether failures are JSON too. What follows `--` belongs to another program. */
+function wantsJson(argv: readonly string[]): boolean {
+  const end = argv.indexOf("--");
+  return argv.slice(0, end < 0 ? argv.length : end).includes("--json");
 }
 
 async function runCommand<Name extends CommandName>(name: Name, terminal: Terminal, command: Command): Promise<number> {
@@ -99,7 +109,7 @@ export function buildProgram(run: (name: CommandName, command: Command) => Promi
     .showHelpAfterError("(--help shows what is possible)")
     .helpCommand(false)
     .enablePositionalOptions()
-    .addHelpText("after", "\nExit codes: 0 done, 1 the file or the device says no, 2 wrong usage.");
+    .addHelpText("after", "\nExit codes: 0 done, 1 no, 2 wrong usage, 3 unreadable file, 4 no device.");
   let group = "";
   for (const name of COMMAND_NAMES) {
     const spec: CommandSpec = COMMANDS[name];

@@ -1,12 +1,11 @@
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { NeuronError } from "../../ffi/error.ts";
-import { parseAllocationLog } from "../dmem/allocation_log.ts";
+import { LogFormatError, parseAllocationLog } from "../dmem/allocation_log.ts";
 import { replay as replayLog } from "../dmem/replay.ts";
 import type { ReplayOutput, ReplayRequestsOutput } from "./text/json_output.ts";
 import { replayText } from "./text/replay_report.ts";
 import type { Given } from "./commands.ts";
-import { ExitCode, UsageError } from "./failure.ts";
+import { ExitCode, FileError, UsageError } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
 /**
@@ -39,17 +38,16 @@ function understood<T>(file: string, action: () => T): T {
   try {
     return action();
   } catch (error) {
-    if (error instanceof SyntaxError) throw new NeuronError(`Cannot read ${file}: a line is no JSON (${error.message})`, { hint: "The log was cut off, or edited.", cause: error });
+    if (error instanceof SyntaxError) throw new LogFormatError(`Cannot read ${file}: a line is no JSON (${error.message})`, { hint: "The log was cut off, or edited.", cause: error });
     throw error;
   }
 }
 
-/** The text of a file a command was given, or of standard input for `-`. @throws {NeuronError} when it cannot be read */
+/** The text of a file a command was given, or of standard input for `-`. @throws {FileError} when it cannot be read */
 export async function readText(file: string): Promise<string> {
   try {
     return file === "-" ? readFileSync(0, "utf8") : await readFile(file, "utf8");
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    throw new NeuronError(`Cannot read ${file}: ${message}`, { details: { errno: code }, cause: error });
+    throw new FileError(file, error);
   }
 }

@@ -9,7 +9,7 @@ import { openKernel } from "./devices.ts";
 import { ExitCode } from "./failure.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
-/** `top`: device memory as it changes. One sample with `--once`, with `--json`, and where there is no terminal. Exit code 1 when a single sample shows no device. */
+/** `top`: device memory as it changes. One sample with `--once`, with `--json`, and where there is no terminal. Exit code 4 when a single sample shows no device. */
 export async function top(terminal: Terminal, given: Given<"top">): Promise<number> {
   using kernel = openKernel(given);
   const { sysfs: root, json } = given;
@@ -27,7 +27,7 @@ export async function top(terminal: Terminal, given: Given<"top">): Promise<numb
     const size = { columns: terminal.columns, rows: Infinity, colour: terminal.bold("x") !== "x", unicode: allowsUnicode(process.env) };
     terminal.print(topFrame(sample, null, { ...view, interval: null }, size).lines.join("\n"));
   }
-  return sample.memory.devices.length > 0 ? ExitCode.OK : ExitCode.REFUSED;
+  return sample.memory.devices.length > 0 ? ExitCode.OK : ExitCode.NO_DEVICE;
 }
 
 function viewOf({ sort, reverse, filter, details, zeros }: Given<"top">): TopView {

@@ -6,6 +6,11 @@ import { type Machine, machineOf } from "../abi/instances.ts";
 import { readSysfsMemory } from "./sysfs_memory.ts";
 import { type DeviceListOptions, type ListedDevice, listDevices } from "./device_list.ts";
 
+/** There is no device that could be used. */
+export class NoDeviceError extends NeuronError {
+  override name = "NoDeviceError";
+}
+
 /** A machine as its devices describe it. */
 export interface LiveMachine {
   readonly machine: Machine;
@@ -19,7 +24,7 @@ export interface LiveMachine {
  * Describes the machine a kernel shows.
  *
  * @param options.device only this device
- * @throws {NeuronError} when there is no usable device
+ * @throws {NoDeviceError} when there is no usable device
  */
 export function liveMachine(kernel: Kernel, options: DeviceListOptions & { readonly device?: number | undefined } = {}): LiveMachine {
   const list = listDevices(kernel, options);
@@ -29,7 +34,7 @@ export function liveMachine(kernel: Kernel, options: DeviceListOptions & { reado
   if (first === undefined) {
     const broken = wanted[0];
     const what = options.device === undefined ? "there is no Neuron device" : `there is no usable /dev/neuron${options.device}`;
-    throw new NeuronError(`Cannot describe a live machine: ${broken === undefined ? what : `${broken.path} cannot be used (${broken.state})`}`, {
+    throw new NoDeviceError(`Cannot describe a live machine: ${broken === undefined ? what : `${broken.path} cannot be used (${broken.state})`}`, {
       hint: broken?.advice ?? list.advice ?? "Name an instance type instead.",
     });
   }

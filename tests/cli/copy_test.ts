@@ -40,7 +40,7 @@ test("copy refuses sizes, ranges and ways that make no sense, and a device that 
     assert.equal((await command("copy", ...argv)).code, 2, argv.join(" "));
   }
   const missing = await command("copy", "--device", "40");
-  assert.equal(missing.code, 1);
+  assert.equal(missing.code, 4);
   assert.match(missing.err, /^error: Cannot .*neuron40/);
   const large = await command("copy", "--fake", "trn1", "--size", "1TiB");
   assert.equal(large.code, 1);
@@ -79,9 +79,9 @@ test("replay refuses a log that cannot be understood with the line, and asks for
   const file = join(folder, "bad.csv");
   writeFileSync(file, "seq,action,id,size\n0,alloc,1,many\n");
   const bad = await command("replay", file, "--hbm-size", "1GiB");
-  assert.equal(bad.code, 1);
+  assert.equal(bad.code, 3);
   assert.match(bad.err, /^error: Cannot read the allocation log: line 2/);
-  assert.equal((await command("replay", join(folder, "missing.csv"), "--hbm-size", "1GiB")).code, 1);
+  assert.equal((await command("replay", join(folder, "missing.csv"), "--hbm-size", "1GiB")).code, 3);
   const usage = await command("replay", file);
   assert.equal(usage.code, 2);
   assert.match(usage.err, /--hbm-size/);

@@ -9,18 +9,24 @@ import { command, commandJson } from "../support/cli.ts";
 const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-devices-"));
 after(() => rmSync(folder, { recursive: true }));
 
+async function emptyList(dev: string, sysfs: string): Promise<DeviceList> {
+  const { code, out } = await command("devices", "--dev", dev, "--sysfs", sysfs, "--json");
+  assert.equal(code, 4);
+  return JSON.parse(out) as DeviceList;
+}
+
 // R23
 test("devices prints a valid empty list with advice where there is nothing", async () => {
   const [dev, sysfs] = [join(folder, "empty-dev"), join(folder, "empty-sys")];
   for (const path of [dev, sysfs]) mkdirSync(path);
-  const list = await commandJson<DeviceList>("devices", "--dev", dev, "--sysfs", sysfs);
+  const list = await emptyList(dev, sysfs);
   assert.deepEqual([list.devices, list.problem], [[], "module-not-loaded"]);
   const { code, out } = await command("devices", "--dev", join(folder, "missing"), "--sysfs", sysfs);
-  assert.equal(code, 0);
+  assert.equal(code, 4);
   assert.match(out, /^no Neuron devices .*\n.*modprobe neuron/);
   mkdirSync(join(sysfs, "module", "neuron"), { recursive: true });
   writeFileSync(join(sysfs, "module", "neuron", "version"), "2.24.7.0\n");
-  const loaded = await commandJson<DeviceList>("devices", "--dev", dev, "--sysfs", sysfs);
+  const loaded = await emptyList(dev, sysfs);
   assert.deepEqual([loaded.devices, loaded.problem, loaded.driverVersion], [[], "no-node", "2.24.7.0"]);
 });
 

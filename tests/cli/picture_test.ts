@@ -78,7 +78,7 @@ test("map without a file pictures what the driver lists, and --instance chooses 
   assert.equal(named.devices[0]?.name, "inf2");
   for (const instance of ["inf1.xlarge", "trn2.huge"]) assert.equal((await command("map", "samples/mlp.neff", "--instance", instance)).code, 2, instance);
   assert.equal((await command("map", "samples/mlp.neff", "--instance", "trn2.48xlarge")).code, 1);
-  assert.equal((await command("map", "no/such.neff")).code, 1);
+  assert.equal((await command("map", "no/such.neff")).code, 3);
 });
 
 test("load --map and fit --map draw bars no wider than the terminal", async () => {

@@ -1,7 +1,7 @@
 import { cpus } from "node:os";
 import { addressOf, MapFlag, native, Protection } from "../ffi/mod.ts";
-import { Mapping } from "../ffi/mapping.ts";
-import { chunkSize } from "../lib/dmem/chunk_plan.ts";
+import { Mapping } from "../ffi/kernel.ts";
+import { chunkSize } from "../lib/dmem/staging.ts";
 import { openDeviceMemory } from "../lib/dmem/mod.ts";
 import type { DeviceMemory, Dmem } from "../lib/dmem/types.ts";
 import { openDevice } from "../lib/driver/mod.ts";

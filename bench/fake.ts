@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { native, pinned, registerPinned, unregisterPinned } from "../ffi/mod.ts";
 import { MemAllocV2MT64, MemFree, requests } from "../lib/abi/mod.ts";
 import { createFake } from "../lib/fake/machine.ts";
-import { shimObstacle } from "../lib/shim/capability.ts";
+import { shimObstacle } from "../lib/shim/seccomp.ts";
 import { runUnderFake } from "../lib/shim/run.ts";
 import type { Suite } from "./support/harness.ts";
 import { slowMachine } from "./support/machine.ts";

@@ -11,7 +11,7 @@ import { type Neff, parseNeff } from "../lib/neff/mod.ts";
 import { writeNeff } from "../lib/neff_write/mod.ts";
 import { replaceMember } from "../lib/neff_write/write.ts";
 import { planNeff } from "../lib/plan/build.ts";
-import { stageCores } from "../lib/stage/core.ts";
+import { stageCores } from "../lib/stage/stage_part.ts";
 import { stage } from "../lib/stage/stage.ts";
 import type { Suite } from "./support/harness.ts";
 import type { PlanReport } from "./support/plan_child.ts";

@@ -1,6 +1,6 @@
 import type { FFIType, Library, Pointer } from "bun:ffi";
 import { NeuronError } from "./error.ts";
-import type { Native } from "./native.ts";
+import type { Native } from "./native_calls.ts";
 
 /** A 64-bit result as a number where it fits one. Its type is known by number only. */
 const I64_FAST = "i64_fast" as unknown as FFIType.i64_fast;

@@ -1,5 +1,5 @@
 import { NeuronError } from "./error.ts";
-import type { Native } from "./native.ts";
+import type { Native } from "./native_calls.ts";
 
 /** C declarations of the functions used, in Deno's types; addresses travel as u64 (always a bigint there). */
 const SYMBOLS = {

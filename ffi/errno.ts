@@ -1,3 +1,5 @@
+import { NeuronError, type NeuronErrorOptions } from "./error.ts";
+
 /** Linux errno numbers by name (asm-generic; the same on x86-64 and aarch64), with the short text libc prints. */
 const TABLE: readonly (readonly [number, string, string])[] = [
   [1, "EPERM", "operation not permitted"],
@@ -78,4 +80,47 @@ export function errnoName(errno: number): string {
 /** What an errno number means, in a few words. */
 export function errnoText(errno: number): string {
   return BY_NUMBER.get(errno)?.text ?? "unknown error";
+}
+
+/**
+ * A system call failed.
+ *
+ * `errno` is the Linux number, `code` its name, `call` the system call, and
+ * `details` its arguments.
+ */
+export class SystemError extends NeuronError {
+  override name = "SystemError";
+  /** The Linux errno number, for example 12 for ENOMEM. */
+  readonly errno: number;
+  /** The system call, for example `"mmap"`. */
+  readonly call: string;
+
+  constructor(call: string, errno: number, options: SystemErrorOptions = {}) {
+    const subject = options.subject === undefined ? "" : ` ${options.subject}`;
+    super(`Cannot ${call}${subject}: ${errnoName(errno)} (${errno}), ${errnoText(errno)}`, options);
+    this.errno = errno;
+    this.call = call;
+  }
+
+  /** The symbolic name of the errno, for example `"ENOMEM"`. */
+  get code(): string {
+    return errnoName(this.errno);
+  }
+}
+
+/** Options of a {@linkcode SystemError}. */
+export interface SystemErrorOptions extends NeuronErrorOptions {
+  /** What the call was about, for example a path. */
+  readonly subject?: string;
+}
+
+/**
+ * Returns `result` when it is not negative.
+ *
+ * @param result the raw result of a system call: ≥ 0, or −errno
+ * @throws {SystemError} otherwise
+ */
+export function checkResult(result: number, call: string, options?: SystemErrorOptions): number {
+  if (result < 0) throw new SystemError(call, -result, options);
+  return result;
 }

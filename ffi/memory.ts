@@ -1,6 +1,7 @@
 import { ArgumentError } from "./error.ts";
 import { MapFlag, native, Protection } from "./native.ts";
 import { syscalls } from "./syscalls.ts";
+import { writeU64 } from "./u64.ts";
 
 /**
  * Memory that stays where it is: an `ArrayBuffer` of our own, its views and its
@@ -221,4 +222,67 @@ function find(address: number, length: number): Pinned | undefined {
     if (address >= memory.address && address + length <= memory.address + memory.byteLength) return recent = memory;
   }
   return undefined;
+}
+
+/**
+ * Bytes moved by one call. Below the size of a core's second-level cache the C
+ * library overwrites whole lines; above it, it reads every line first, which costs up
+ * to a third of the speed, and half of it where another core had the lines before.
+ */
+const PIECE_BYTES = 256 * 1024;
+
+/**
+ * `memmove(3)` between addresses of this process in pieces, which is faster for long
+ * ranges; ranges that overlap are moved in one go. What must hold: both are mapped, and
+ * whatever owns them stays reachable during the call.
+ *
+ * @param destination address of the first byte to write
+ * @param source address of the first byte to read
+ * @param length bytes
+ */
+export function moveBytes(destination: number, source: number, length: number): void {
+  const { memmove } = native();
+  if (length <= PIECE_BYTES || Math.abs(destination - source) < length) return memmove(destination, source, length);
+  for (let done = 0; done < length; done += PIECE_BYTES) memmove(destination + done, source + done, Math.min(PIECE_BYTES, length - done));
+}
+
+const IOVEC_BYTES = 16;
+/** The kernel moves at most this much per call (`MAX_RW_COUNT`); a round figure below it. */
+const MOVE_LIMIT = 2 ** 30;
+
+/** A local and a remote `struct iovec` that never move. */
+let iovecs: Pinned | undefined;
+
+/**
+ * Copies from another process's memory: `process_vm_readv(2)`.
+ *
+ * @param pid a process or thread id
+ * @param remote address in that process, below 2^53
+ * @param local address in this process
+ * @returns bytes copied (less than `length` when the rest is not readable), or −errno
+ */
+export function readProcess(pid: number, remote: number, local: number, length: number): number {
+  return move(syscalls.process_vm_readv, pid, remote, local, length);
+}
+
+/** Copies into another process's memory: `process_vm_writev(2)`. Parameters and result as {@linkcode readProcess}. */
+export function writeProcess(pid: number, remote: number, local: number, length: number): number {
+  return move(syscalls.process_vm_writev, pid, remote, local, length);
+}
+
+function move(call: number, pid: number, remote: number, local: number, length: number): number {
+  const { view, address } = iovecs ??= pinned(2 * IOVEC_BYTES);
+  let done = 0;
+  while (done < length) {
+    const piece = Math.min(length - done, MOVE_LIMIT);
+    writeU64(view, 0, local + done);
+    writeU64(view, 8, piece);
+    writeU64(view, IOVEC_BYTES, remote + done);
+    writeU64(view, IOVEC_BYTES + 8, piece);
+    const moved = native().syscall(call, pid, address, 1, address + IOVEC_BYTES, 1, 0);
+    if (moved <= 0) return done > 0 ? done : moved;
+    done += moved;
+    if (moved < piece) break;
+  }
+  return done;
 }

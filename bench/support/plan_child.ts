@@ -5,7 +5,7 @@ import { openDevice } from "../../lib/driver/mod.ts";
 import { createFake } from "../../lib/fake/machine.ts";
 import { readNeff } from "../../lib/neff/mod.ts";
 import { planNeff } from "../../lib/plan/build.ts";
-import { stageCores } from "../../lib/stage/core.ts";
+import { stageCores } from "../../lib/stage/stage_part.ts";
 import { stage } from "../../lib/stage/stage.ts";
 
 /** What it prints. */

@@ -12,6 +12,6 @@ export * from "./runtime_build.ts";
 export * from "./runtime_context.ts";
 export * from "./runtime_dmem.ts";
 export * from "./runtime_kbin.ts";
-export * from "./runtime_scratchpad.ts";
+export * from "./runtime_tensor.ts";
 export * from "./runtime_tensor.ts";
 export * from "./topology.ts";

@@ -1,5 +1,5 @@
 /** Completion scripts for shells, made from a description of the command line. */
-import { INSTANCES } from "../abi/instances.ts";
+import { INSTANCES } from "../abi/architecture.ts";
 import type { Given, SHELLS } from "./commands.ts";
 import { type ArgumentDescription, type CommandDescription, type Completes, describeProgram, type OptionDescription, type ProgramDescription } from "./describe.ts";
 import type { Terminal } from "./terminal.ts";

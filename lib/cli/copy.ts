@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import type { Product } from "../abi/architecture.ts";
 import { COPY_MODES, measureCopies } from "../dmem/bandwidth.ts";
 import { openDevice } from "../driver/device.ts";
-import { type CopyReport, copyText } from "./text/copy_report.ts";
+import { type CopyReport, copyText } from "./text/load_report.ts";
 import type { Given } from "./commands.ts";
 import { openKernel } from "./devices.ts";
 import { startCounter } from "./progress.ts";

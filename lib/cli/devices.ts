@@ -1,9 +1,8 @@
 import { type Kernel, linuxKernel } from "../../ffi/kernel.ts";
 import type { Product } from "../abi/architecture.ts";
 import { createFake } from "../fake/machine.ts";
-import { memoryText, type MemoryReport, readHostMemory, SYSFS_SCOPE } from "./text/memory_report.ts";
+import { deviceText, type MemoryReport, memoryText, readHostMemory, SYSFS_SCOPE } from "./text/device_report.ts";
 import { readSysfsMemory } from "../host/sysfs_memory.ts";
-import { deviceText } from "./text/device_report.ts";
 import { listDevices } from "../host/device_list.ts";
 import type { Given } from "./commands.ts";
 import { ExitCode } from "./failure.ts";

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { featureBits } from "../neff/mod.ts";
-import { type CodeExplanation, explainableCodes, explainCode } from "../report/explain/codes.ts";
-import { explainLog, type LogExplanation } from "../report/explain/log.ts";
+import { type CodeExplanation, explainableCodes, explainCode } from "../explain/codes.ts";
+import { explainLog, type LogExplanation } from "../explain/log.ts";
 import { humanSize } from "../text/size.ts";
 import type { Given } from "./commands.ts";
 import { ExitCode, UsageError } from "./failure.ts";

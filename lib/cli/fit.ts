@@ -2,10 +2,11 @@ import { existsSync } from "node:fs";
 import { basename } from "node:path";
 import { ArgumentError, NeuronError } from "../../ffi/error.ts";
 import { type Neff, readNeff } from "../neff/mod.ts";
-import { fit as fitModels, fitAll, type FitAnswer, type FitOptions } from "../fit/fit.ts";
-import { parseExtra, parseSize } from "../text/extra.ts";
+import { fit as fitModels, fitAll, type FitOptions } from "../fit/fit.ts";
+import type { FitAnswer } from "../fit/fit_trial.ts";
+import { parseExtra, parseBytes } from "../text/size.ts";
 import { type FitAllReport, fitAllText, type FitReport, fitText } from "./text/fit_report.ts";
-import { liveMachine } from "../host/live_machine.ts";
+import { liveMachine } from "../host/device_list.ts";
 import { parseCoreList } from "../runtime/visible_cores.ts";
 import type { Given } from "./commands.ts";
 import { openKernel } from "./devices.ts";
@@ -91,8 +92,8 @@ function usedOf(texts: readonly string[]): FitOptions["used"] {
   let everywhere = 0;
   for (const text of texts) {
     const match = /^(\d+)=(.+)$/.exec(text);
-    if (match === null) everywhere = parseSize(text);
-    else single.set(Number(match[1]), parseSize(match[2]!));
+    if (match === null) everywhere = parseBytes(text);
+    else single.set(Number(match[1]), parseBytes(match[2]!));
   }
   return (hbm) => single.get(hbm) ?? everywhere;
 }

@@ -1,9 +1,8 @@
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
-import type { Product } from "../abi/architecture.ts";
+import { instanceNamed, type Product } from "../abi/architecture.ts";
 import { parseAllocationLog } from "../dmem/allocation_log.ts";
 import { openDevice } from "../driver/device.ts";
-import { instanceNamed } from "../abi/instances.ts";
 import { droppedInDump } from "../map/from_record.ts";
 import { pictureHtml } from "../map/html.ts";
 import type { MemoryPicture } from "../map/model.ts";

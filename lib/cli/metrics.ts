@@ -1,6 +1,5 @@
 import { ArgumentError } from "../../ffi/error.ts";
-import { metricsText } from "../host/metrics.ts";
-import { type ListenAddress, parseListen, serveMetrics } from "../host/metrics_server.ts";
+import { type ListenAddress, metricsText, parseListen, serveMetrics } from "../host/metrics.ts";
 import { readSysfsMemory } from "../host/sysfs_memory.ts";
 import type { Given } from "./commands.ts";
 import { openKernel } from "./devices.ts";

@@ -1,7 +1,7 @@
 /** How a command is described as data, and how the values of its options are read. */
 import { InvalidArgumentError } from "commander";
 import { NeuronError } from "../../ffi/error.ts";
-import { parseBytes } from "../text/bytes.ts";
+import { parseBytes } from "../text/size.ts";
 
 /** An option of a command, whose value is a `T`. */
 export interface OptionSpec<T> {

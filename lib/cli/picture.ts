@@ -12,7 +12,7 @@ import type { MemoryPicture } from "../map/model.ts";
 import type { Model } from "../runtime/model.ts";
 import type { Neuron } from "../runtime/neuron.ts";
 import type { Terminal } from "./terminal.ts";
-import { drawFitBars } from "./text/bars_fit.ts";
+import { drawFitBars } from "./text/fit_report.ts";
 
 /** What stands over a picture. */
 export interface PictureHeading {

@@ -1,8 +1,7 @@
 import { open, readFile } from "node:fs/promises";
 import { planNeff } from "../plan/build.ts";
 import type { Plan } from "../plan/plan.ts";
-import { decodePlanFile, encodePlanFile, PLAN_MAGIC, type PlanFile } from "../plan/plan_file.ts";
-import { planRecord } from "../plan/plan_record.ts";
+import { decodePlanFile, encodePlanFile, PLAN_MAGIC, type PlanFile, planRecord } from "../plan/plan_file.ts";
 import { type PlannedSubgraph, type PlanReport, planText } from "./text/plan_report.ts";
 import type { Given } from "./commands.ts";
 import { writeOutput } from "./output.ts";

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { LogFormatError, parseAllocationLog } from "../dmem/allocation_log.ts";
 import { replay as replayLog } from "../dmem/replay.ts";
 import type { ReplayOutput, ReplayRequestsOutput } from "./text/json_output.ts";
-import { replayText } from "./text/replay_report.ts";
+import { replayText } from "./text/plan_report.ts";
 import type { Given } from "./commands.ts";
 import { ExitCode, FileError, UsageError } from "./failure.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";

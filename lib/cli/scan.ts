@@ -1,6 +1,6 @@
 import { scanPaths } from "../neff/mod.ts";
 import { planNeff } from "../plan/build.ts";
-import { scanText } from "./text/scan_report.ts";
+import { scanText } from "./text/diff_report.ts";
 import { architectureOf } from "../abi/architecture.ts";
 import type { Given } from "./commands.ts";
 import { ExitCode } from "./failure.ts";

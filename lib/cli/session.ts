@@ -1,11 +1,9 @@
 import { existsSync } from "node:fs";
 import { basename } from "node:path";
 import { type Product, productOfTarget } from "../abi/architecture.ts";
-import type { NeuronDevice } from "../driver/types.ts";
-import { formatVersion } from "../driver/version.ts";
-import type { Neff } from "../neff/model.ts";
+import { formatVersion, type NeuronDevice } from "../driver/types.ts";
 import type { PassingNeff } from "../neff/open_neff.ts";
-import { readNeff } from "../neff/read_neff.ts";
+import { type Neff, readNeff } from "../neff/mod.ts";
 import type { LogicalCore } from "../runtime/logical_core.ts";
 import { LARGEST_LOGICAL_SIZE } from "../runtime/logical_cores.ts";
 import type { Model } from "../runtime/model.ts";

@@ -1,9 +1,7 @@
 import { allowsUnicode } from "../map/bars.ts";
-import { topReport, type TopView } from "../host/top.ts";
-import { TopLoop } from "./text/top_loop.ts";
+import { topReport, topSampler, type TopView } from "../host/top.ts";
+import { processTopTerminal, TopLoop } from "./text/top_loop.ts";
 import { topFrame } from "./text/top_screen.ts";
-import { processTopTerminal } from "./text/top_terminal.ts";
-import { topSampler } from "../host/top_sampler.ts";
 import type { Given } from "./commands.ts";
 import { openKernel } from "./devices.ts";
 import { ExitCode } from "./failure.ts";

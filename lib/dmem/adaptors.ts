@@ -2,7 +2,7 @@
 import { Errno, errnoName, errnoText } from "../../ffi/errno.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
-import { formatBytes } from "../text/bytes.ts";
+import { formatBytes } from "../text/size.ts";
 import { MemoryError } from "./error.ts";
 import type { AllocatorLayer, Dmem } from "./types.ts";
 

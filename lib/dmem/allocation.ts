@@ -1,12 +1,9 @@
 /** Making an allocation: checks, driver, record, ledger, list, in the runtime's order. */
-import { Errno } from "../../ffi/errno.ts";
-import { SystemError } from "../../ffi/system_error.ts";
+import { Errno, SystemError } from "../../ffi/errno.ts";
 import { toIndex } from "../../ffi/memory.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
-import {
-  CATEGORY_NONE, deviceCategories, DmemRecord, hostCategories, MemAction, MemLocation, NdlMemory, NrtStatus, UsageType,
-} from "../abi/runtime_dmem.ts";
-import { type CoreState, type MemoryContext, NDL_AT } from "./context.ts";
+import { CATEGORY_NONE, deviceCategories, DmemRecord, hostCategories, MemAction, MemLocation, NdlMemory, NrtStatus, UsageType } from "../abi/runtime_dmem.ts";
+import { type CoreState, type MemoryContext, NDL_AT, type Wanted } from "./context.ts";
 import { MemoryError } from "./error.ts";
 import type { DmemHandle } from "./handle.ts";
 import { newHandle } from "./handle_table.ts";
@@ -18,26 +15,6 @@ import { freeChunk, usageLine } from "./release.ts";
 
 const D = DmemRecord.offsets;
 const N = NdlMemory.offsets;
-
-/** An allocation with everything filled in. */
-export interface Wanted {
-  /** Address of the `dmem_allocator_t`. */
-  readonly allocator: number;
-  /** Core charged. */
-  readonly core: CoreState;
-  /** Bytes for the driver. */
-  readonly size: number;
-  /** Alignment for the driver, 0 for none. */
-  readonly align: number;
-  /** `MemLocation`: 1 host, anything else device. */
-  readonly location: number;
-  /** HBM index. */
-  readonly hbm: number;
-  /** Usage type. */
-  readonly usage: number;
-  /** Hint, or undefined. */
-  readonly hint: string | undefined;
-}
 
 /** Allocates (`dmem_alloc_internal`). @throws {MemoryError} with nothing left behind */
 export function allocate(context: MemoryContext, wanted: Wanted): DmemHandle {
@@ -237,3 +214,52 @@ function noNode(error: unknown): unknown {
   return new MemoryError(NrtStatus.RESOURCE, `Cannot allocate device memory: ${error.message}`, { text: "Failed to allocate dmem_t", cause: error });
 }
 
+/** Whether the driver is believed to align. One for the process, as in the runtime; it only ever goes from true to false. */
+let driverAligns = true;
+
+/** Whether aligned allocations are still left to the driver. */
+export function driverSupportsAlignment(): boolean {
+  return driverAligns;
+}
+
+/** Forgets that a driver could not align. Only for tests: in a program the answer stays. */
+export function resetAlignmentSupport(): void {
+  driverAligns = true;
+}
+
+/**
+ * Allocates at an alignment (`dmem_alloc_aligned`): by the driver, or, once a
+ * driver refused with anything but ENOMEM, by asking for `alignment` bytes more
+ * and starting at the next boundary.
+ *
+ * @param alignment a power of two
+ */
+export function allocateAligned(context: MemoryContext, wanted: Wanted, alignment: number): DmemHandle {
+  if (driverAligns) {
+    try {
+      return allocate(context, { ...wanted, align: alignment });
+    } catch (error) {
+      if (!(error instanceof MemoryError) || error.status !== NrtStatus.FAILURE) throw error;
+      context.log(
+        "WARN", "dmem_alloc_aligned",
+        "(Non-FATAL) aligned memory allocation API not available in driver. Please consider upgrading driver for more efficient memory allocation.",
+      );
+      driverAligns = false;
+    }
+  }
+  const memory = allocate(context, { ...wanted, size: wanted.size + alignment, align: 0 });
+  const { view, base, pa } = memory;
+  writeU64(view, base + D.size, wanted.size);
+  writeU64(view, base + D.alignOffset, alignOffset(pa, alignment));
+  return memory;
+}
+
+/** `((pa + A) & −A) − pa`: 1 … A, and A when `pa` is aligned already. @param alignment a power of two */
+export function alignOffset(pa: number, alignment: number): number {
+  return alignment - pa % alignment;
+}
+
+/** Whether an alignment is one: a power of two. */
+export function isPowerOfTwo(value: number): boolean {
+  return Number.isSafeInteger(value) && value > 0 && 2 ** Math.round(Math.log2(value)) === value;
+}

@@ -1,9 +1,8 @@
 import { ClosedError } from "../../ffi/error.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
 import { AllocatorKind, DmemAllocatorRecord, DmemRecord, MemLocation, NrtStatus, UsageType } from "../abi/runtime_dmem.ts";
-import { allocateAligned, isPowerOfTwo } from "./aligned.ts";
-import { allocate, allocateScratchpad, type Wanted } from "./allocation.ts";
-import type { CoreState, MemoryContext } from "./context.ts";
+import { allocate, allocateAligned, allocateScratchpad, isPowerOfTwo } from "./allocation.ts";
+import type { CoreState, MemoryContext, Wanted } from "./context.ts";
 import { MemoryError } from "./error.ts";
 import type { DmemHandle } from "./handle.ts";
 import { handleAt } from "./handle_table.ts";

@@ -1,7 +1,7 @@
-import type { Mapping } from "../../ffi/mapping.ts";
+import type { Mapping } from "../../ffi/kernel.ts";
 import { MemCategory } from "../abi/driver_enums.ts";
 import { CopyBuffer, NdlMemory } from "../abi/runtime_dmem.ts";
-import type { CoreState, MemoryContext } from "./context.ts";
+import type { Bounce, CoreState, MemoryContext } from "./context.ts";
 import { MemoryError } from "./error.ts";
 
 /** Bytes of a core's bounce buffer. */
@@ -13,7 +13,7 @@ export const HALF_BYTES = BOUNCE_BYTES / 2;
  * The bounce buffer of a core: pinned host memory that the device and this
  * process see, shared by all memory of the core. One transfer uses it at a time.
  */
-export class BounceBuffer {
+export class BounceBuffer implements Bounce {
   /** The driver's handle. */
   readonly handle: number;
   /** Host address of byte 0. */

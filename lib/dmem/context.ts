@@ -1,15 +1,12 @@
-import type { Mapping } from "../../ffi/mapping.ts";
+import type { Mapping } from "../../ffi/kernel.ts";
 import { type Pinned, pinned, toIndex } from "../../ffi/memory.ts";
 import { CopyBuffer, NdlDevice } from "../abi/runtime_dmem.ts";
 import { defaultHbm } from "../abi/architecture.ts";
 import { PhysicalCoreRecord } from "../abi/runtime_context.ts";
 import type { ChunkRequest, NeuronDevice } from "../driver/types.ts";
-import type { BounceBuffer } from "./bounce_buffer.ts";
-import { Hints } from "./hints.ts";
-import { checkLayers } from "./layers.ts";
+import { Hints, type MemorySource, RecordPool } from "./records.ts";
 import { DEFAULT_LEDGER_ENTRIES, MemoryLedger } from "./ledger.ts";
 import type { LogLevel, MemoryObserver, TraceEvent } from "./observer.ts";
-import { type MemorySource, RecordPool } from "./records.ts";
 import type { AllocatorLayer, Allocator, DeviceMemoryOptions, Dmem, MemoryMetrics } from "./types.ts";
 
 /** A dmem record and the driver's record behind it lie side by side: 192 + 64 bytes. */
@@ -23,6 +20,24 @@ const MAX_CORES = 8;
 const NEW_ARCHITECTURE = 3;
 const NEW_WRITE_THRESHOLD = 0x1000;
 
+/** A core's bounce buffer, as copies use it. One transfer has it at a time. */
+export interface Bounce {
+  /** The driver's handle. */
+  readonly handle: number;
+  /** Host address of byte 0. */
+  readonly address: number;
+  /** Bytes. */
+  readonly size: number;
+  /** All bytes. */
+  readonly bytes: Uint8Array;
+  /** Takes it for a whole transfer. @throws {MemoryError} when a transfer is running */
+  lock(): void;
+  /** Gives it back. */
+  unlock(): void;
+  /** Unmaps and frees it. */
+  close(): void;
+}
+
 /** What a core contributes. */
 export interface CoreState {
   /** Core index on the device. */
@@ -34,7 +49,7 @@ export interface CoreState {
   /** Address of its `ndl_copy_buf_t`. */
   readonly copyBuffer: number;
   /** Its bounce buffer, when prepared. */
-  bounce: BounceBuffer | undefined;
+  bounce: Bounce | undefined;
   /** Its GLOBAL allocator. */
   global: Allocator | undefined;
 }
@@ -86,7 +101,6 @@ export class MemoryContext {
     this.observer = options.observer;
     this.metrics = options.metrics;
     this.layers = options.layers ?? [];
-    checkLayers(this.layers);
     this.zeroCopy = options.zeroCopy ?? false;
     this.writeThreshold = options.writeThreshold ?? (geometry.architecture >= NEW_ARCHITECTURE ? NEW_WRITE_THRESHOLD : 0);
     this.traceLines = options.observer?.traceLines === true && options.observer.log !== undefined;
@@ -144,3 +158,34 @@ export class MemoryContext {
   }
 }
 
+/** Memory of this package: with its record, and what all memory of the device shares. */
+export interface OwnDmem extends Dmem {
+  /** What it shares with the device's other memory. */
+  readonly context: MemoryContext;
+  /** Number of the record in its pool. */
+  readonly node: number;
+  /** Where the record lies. */
+  readonly view: DataView;
+  /** First byte of the record in `view`. */
+  readonly base: number;
+}
+
+/** An allocation with everything filled in. */
+export interface Wanted {
+  /** Address of the `dmem_allocator_t`. */
+  readonly allocator: number;
+  /** Core charged. */
+  readonly core: CoreState;
+  /** Bytes for the driver. */
+  readonly size: number;
+  /** Alignment for the driver, 0 for none. */
+  readonly align: number;
+  /** `MemLocation`: 1 host, anything else device. */
+  readonly location: number;
+  /** HBM index. */
+  readonly hbm: number;
+  /** Usage type. */
+  readonly usage: number;
+  /** Hint, or undefined. */
+  readonly hint: string | undefined;
+}

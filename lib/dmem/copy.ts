@@ -1,22 +1,21 @@
 /** Copies in and out of one allocation: checks, dispatch, trace brackets, error texts. */
-import { SystemError } from "../../ffi/system_error.ts";
+import { SystemError } from "../../ffi/errno.ts";
 import { hex, readU64 } from "../../ffi/u64.ts";
 import { DmemRecord, MemLocation, NrtStatus } from "../abi/runtime_dmem.ts";
-import { copyPath } from "./chunk_plan.ts";
-import { NDL_AT } from "./context.ts";
+import type { BatchEntry, CopyReport, Direction } from "../driver/types.ts";
+import { type MemoryContext, NDL_AT, type OwnDmem } from "./context.ts";
 import { MemoryError } from "./error.ts";
-import type { DmemHandle } from "./handle.ts";
 import { asHostBuffer, hostBytes, type HostData, HostEnd } from "./host_data.ts";
 import { TraceId } from "./observer.ts";
-import { type StagedCopy, stageIn, stageOut } from "./staging.ts";
-import type { Dmem } from "./types.ts";
+import { copyPath, type StagedCopy, stageIn, stageOut } from "./staging.ts";
+import type { BatchReport, BatchTransfer, Dmem } from "./types.ts";
 
 export type { HostData } from "./host_data.ts";
 
 const D = DmemRecord.offsets;
 
 /** Copies host bytes in (`dmem_buf_copyin`). @throws {MemoryError} status 2 for a range outside, 1 when the driver fails */
-export function copyIn(memory: DmemHandle, data: HostData, offset: number): void {
+export function copyIn(memory: OwnDmem, data: HostData, offset: number): void {
   const size = hostBytes(data);
   checkRange(memory, offset, size, "copy into");
   if (size === 0) return;
@@ -35,7 +34,7 @@ export function copyIn(memory: DmemHandle, data: HostData, offset: number): void
 }
 
 /** Copies out into host bytes (`dmem_buf_copyout`). @throws {MemoryError} status 2 for a range outside, 1 when the driver fails */
-export function copyOut(memory: DmemHandle, data: HostData, offset: number): void {
+export function copyOut(memory: OwnDmem, data: HostData, offset: number): void {
   const size = hostBytes(data);
   checkRange(memory, offset, size, "copy from");
   if (size === 0) return;
@@ -54,17 +53,17 @@ export function copyOut(memory: DmemHandle, data: HostData, offset: number): voi
 }
 
 /** Sets bytes, in one request. @throws {MemoryError} status 2 for a range outside, 1 when the driver fails */
-export function fill(memory: DmemHandle, value: number, offset: number, size: number): void {
+export function fill(memory: OwnDmem, value: number, offset: number, size: number): void {
   checkRange(memory, offset, size, "fill");
   if (size === 0) return;
   attempt(memory, "fill", offset, size, () => memory.context.device.memset(driverHandle(memory), driverOffset(memory, offset), size, value));
 }
 
 /** Copies to other memory of the same device, in one request. @throws {MemoryError} status 2 for ranges outside or overlapping, or another device */
-export function copyTo(memory: DmemHandle, other: Dmem, options: { readonly size?: number | undefined; readonly sourceOffset?: number | undefined; readonly destinationOffset?: number | undefined }): void {
+export function copyTo(memory: OwnDmem, other: Dmem, options: { readonly size?: number | undefined; readonly sourceOffset?: number | undefined; readonly destinationOffset?: number | undefined }): void {
   const { sourceOffset = 0, destinationOffset = 0 } = options;
   const size = options.size ?? memory.size - sourceOffset;
-  const target = other as DmemHandle;
+  const target = other as OwnDmem;
   if (target.context !== memory.context) {
     throw new MemoryError(NrtStatus.INVALID, "Cannot copy between two devices: one request moves bytes within a device", { hint: "Read into host memory and copy in from there." });
   }
@@ -82,7 +81,7 @@ export function copyTo(memory: DmemHandle, other: Dmem, options: { readonly size
 }
 
 /** Runs one copy between a begin and a stop event; any driver error becomes status 1 with the runtime's text. */
-export function traced(memory: DmemHandle, id: number, offset: number, size: number, body: () => void): void {
+export function traced(memory: OwnDmem, id: number, offset: number, size: number, body: () => void): void {
   const { context } = memory;
   const inward = id === TraceId.COPY_IN;
   if (context.observer === undefined) return attempt(memory, inward ? "copy into" : "copy from", offset, size, body);
@@ -98,7 +97,7 @@ export function traced(memory: DmemHandle, id: number, offset: number, size: num
 }
 
 /** Runs a staged copy; a driver failure is logged first with the text of its place. */
-export function logged<T>(memory: DmemHandle, text: string, body: () => T): T {
+export function logged<T>(memory: OwnDmem, text: string, body: () => T): T {
   try {
     return body();
   } catch (error) {
@@ -107,7 +106,7 @@ export function logged<T>(memory: DmemHandle, text: string, body: () => T): T {
   }
 }
 
-function attempt(memory: DmemHandle, verb: "copy into" | "copy from" | "fill", offset: number, size: number, body: () => void): void {
+function attempt(memory: OwnDmem, verb: "copy into" | "copy from" | "fill", offset: number, size: number, body: () => void): void {
   try {
     body();
   } catch (error) {
@@ -121,7 +120,7 @@ function attempt(memory: DmemHandle, verb: "copy into" | "copy from" | "fill", o
 }
 
 /** @throws {MemoryError} status 2 when `[offset, offset + size)` leaves the memory */
-export function checkRange(memory: DmemHandle, offset: number, size: number, verb: string): void {
+export function checkRange(memory: OwnDmem, offset: number, size: number, verb: string): void {
   const limit = readU64(memory.view, memory.base + D.size);
   if (Number.isSafeInteger(offset) && offset >= 0 && Number.isSafeInteger(size) && size >= 0 && offset + size <= limit) return;
   throw new MemoryError(NrtStatus.INVALID, `Cannot ${verb} device memory at offset ${offset}, ${size} bytes: it has ${limit} bytes`, {
@@ -130,7 +129,7 @@ export function checkRange(memory: DmemHandle, offset: number, size: number, ver
 }
 
 /** A staged copy of `size` bytes at `offset`. @throws {MemoryError} status 1 when the core has no bounce buffer */
-export function stagedCopy(memory: DmemHandle, offset: number, size: number): StagedCopy {
+export function stagedCopy(memory: OwnDmem, offset: number, size: number): StagedCopy {
   const { context } = memory;
   const { bounce } = context.cores[memory.core]!;
   if (bounce === undefined || readU64(memory.view, memory.base + D.cpyBuf) === 0) {
@@ -143,16 +142,82 @@ export function stagedCopy(memory: DmemHandle, offset: number, size: number): St
 }
 
 /** The driver's handle of an allocation. */
-export function driverHandle(memory: DmemHandle): number {
+export function driverHandle(memory: OwnDmem): number {
   return readU64(memory.view, memory.base + NDL_AT + 8);
 }
 
 /** Offset in the driver's chunk: the aligned base counts. */
-export function driverOffset(memory: DmemHandle, offset: number): number {
+export function driverOffset(memory: OwnDmem, offset: number): number {
   return offset + readU64(memory.view, memory.base + D.alignOffset);
 }
 
 /** Whether an allocation is host memory. */
-export function isHost(memory: DmemHandle): boolean {
+export function isHost(memory: OwnDmem): boolean {
   return memory.view.getUint32(memory.base + D.memType, true) === MemLocation.HOST_DRAM;
+}
+
+/**
+ * Moves all transfers of a batch. When one fails nothing tells how far the
+ * others got.
+ *
+ * @throws {MemoryError} status 2 for an empty batch or a range outside, 4 without memory for the descriptors, 1 when the driver fails
+ */
+export function batchTransfer(context: MemoryContext, transfers: readonly BatchTransfer[], direction: Direction): BatchReport {
+  const inward = direction === "toDevice";
+  if (!Array.isArray(transfers) || transfers.length === 0) {
+    const text = "Invalid arguments: tensor_batches is NULL or num_batches is 0";
+    context.log("ERROR", "dmem_batch_transfer_common", text);
+    throw new MemoryError(NrtStatus.INVALID, "Cannot copy a batch: it has no transfers", { text });
+  }
+  const bytes = check(context, transfers, inward ? "copy into" : "copy from");
+  const { core } = transfers[0]!.memory;
+  const id = inward ? TraceId.BATCH_IN : TraceId.BATCH_OUT;
+  context.trace(id, "begin", core, { bytes, batches: transfers.length });
+  try {
+    const { way, requests } = submit(context, transfers, direction);
+    context.trace(id, "stop", core, { bytes, status: NrtStatus.SUCCESS });
+    return { way, requests, bytes };
+  } catch (error) {
+    const failure = explain(context, error, inward);
+    context.trace(id, "stop", core, { bytes, status: failure instanceof MemoryError ? failure.status : NrtStatus.FAILURE });
+    throw failure;
+  }
+}
+
+/** Checks every operation against its memory; returns the bytes in all. */
+function check(context: MemoryContext, transfers: readonly BatchTransfer[], verb: string): number {
+  let bytes = 0;
+  for (const { memory, offset = 0, operations } of transfers) {
+    if ((memory as OwnDmem | undefined)?.context !== context) {
+      throw new MemoryError(NrtStatus.INVALID, "Cannot copy a batch: a transfer is not for memory of this device", { hint: "Copy to other devices and to host memory by batches or copies of their own." });
+    }
+    for (const operation of operations) {
+      checkRange(memory as OwnDmem, offset + operation.offset, operation.buffer.byteLength, verb);
+      bytes += operation.buffer.byteLength;
+    }
+  }
+  return bytes;
+}
+
+function submit(context: MemoryContext, transfers: readonly BatchTransfer[], direction: Direction): CopyReport {
+  const entries: BatchEntry[] = transfers.flatMap(({ memory, offset = 0, operations }) => {
+    const filled = operations.filter(({ buffer }) => buffer.byteLength > 0);
+    return filled.length === 0 ? [] : [{ handle: driverHandle(memory as OwnDmem), offset: driverOffset(memory as OwnDmem, offset), operations: filled }];
+  });
+  if (entries.length === 0) return { way: "batch", requests: 0 };
+  return context.device.batchCopy(direction, entries, { threshold: context.writeThreshold, memorySource: context.source });
+}
+
+function explain(context: MemoryContext, error: unknown, inward: boolean): unknown {
+  if (error instanceof SystemError) {
+    const text = `NDL batch copy (${inward ? "copyin" : "copyout"}) failed: ${-error.errno}`;
+    context.log("ERROR", "dmem_batch_transfer_common", text);
+    return new MemoryError(NrtStatus.FAILURE, `Cannot copy a batch: ${error.message}`, { text, errno: error.errno, cause: error, hint: error.hint, details: { errno: error.errno } });
+  }
+  if (error instanceof RangeError) {
+    const text = "Failed to allocate memory for NDL batches";
+    context.log("ERROR", "dmem_batch_transfer_common", text);
+    return new MemoryError(NrtStatus.RESOURCE, "Cannot copy a batch: no memory for its descriptors", { text, cause: error });
+  }
+  return error;
 }

@@ -1,14 +1,38 @@
 /** Copies between device memory and streams or files, without a buffer of their own. */
 import { readSync, writeSync } from "node:fs";
 import { NeuronError } from "../../ffi/error.ts";
-import { NrtStatus } from "../abi/runtime_dmem.ts";
+import type { Mapping } from "../../ffi/kernel.ts";
+import { SystemError } from "../../ffi/errno.ts";
+import { writeU64 } from "../../ffi/u64.ts";
+import { DmemRecord, NdlMemory, NrtStatus } from "../abi/runtime_dmem.ts";
+import { NDL_AT, type OwnDmem } from "./context.ts";
 import { checkRange, copyOut, driverOffset, isHost, logged, stagedCopy, traced } from "./copy.ts";
 import { MemoryError } from "./error.ts";
-import type { DmemHandle } from "./handle.ts";
-import { mapNode } from "./map_node.ts";
 import { TraceId } from "./observer.ts";
 import { stageIn, stageOut } from "./staging.ts";
 import type { StreamOptions } from "./types.ts";
+
+/** Maps an allocation at its first use (`dmem_mmap`); later calls return the same mapping. @throws {MemoryError} status 1 */
+export function mapNode(memory: OwnDmem): Mapping {
+  const { view, base, context, node } = memory;
+  const known = context.mappings.get(node);
+  if (known !== undefined) return known;
+  try {
+    const mapping = context.device.map(memory.handle, memory.allocatedSize);
+    context.mappings.set(node, mapping);
+    writeU64(view, base + DmemRecord.offsets.va, mapping.address);
+    writeU64(view, base + NDL_AT + NdlMemory.offsets.mmapVa, mapping.address);
+    return mapping;
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    throw new MemoryError(NrtStatus.FAILURE, `Cannot map device memory: ${error.message}`, { errno: error.errno, cause: error, hint: error.hint });
+  }
+}
+
+/** The bytes of an allocation through its mapping, from the aligned base on. */
+export function mappedBytes(memory: OwnDmem): Uint8Array {
+  return mapNode(memory).bytes(memory.alignOffset, memory.size);
+}
 
 /** Bytes given out at once by a stream whose reader brings no buffer. */
 const STREAM_PIECE = 2 ** 20;
@@ -21,7 +45,7 @@ const MAPPED_PIECE = 2 ** 26;
  *
  * @throws {MemoryError} status 2 when the stream has more bytes than the room; those that fit were copied
  */
-export async function copyFromStream(memory: DmemHandle, source: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>, options: StreamOptions): Promise<number> {
+export async function copyFromStream(memory: OwnDmem, source: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>, options: StreamOptions): Promise<number> {
   const { offset = 0, size = memory.size - offset } = options;
   checkRange(memory, offset, size, "copy into");
   let done = 0;
@@ -40,7 +64,7 @@ export async function copyFromStream(memory: DmemHandle, source: ReadableStream<
 }
 
 /** The bytes as a byte stream; a reader's own buffer is filled directly. */
-export function streamOut(memory: DmemHandle, options: StreamOptions): ReadableStream<Uint8Array> {
+export function streamOut(memory: OwnDmem, options: StreamOptions): ReadableStream<Uint8Array> {
   const { offset = 0, size = memory.size - offset } = options;
   checkRange(memory, offset, size, "copy from");
   let done = 0;
@@ -71,7 +95,7 @@ export function streamOut(memory: DmemHandle, options: StreamOptions): ReadableS
 }
 
 /** Reads from a file descriptor straight into the bounce buffer (device) or the mapping (host). Returns the bytes copied. */
-export function copyFromFile(memory: DmemHandle, fd: number, options: StreamOptions): number {
+export function copyFromFile(memory: OwnDmem, fd: number, options: StreamOptions): number {
   const { offset = 0, size = memory.size - offset, position } = options;
   checkRange(memory, offset, size, "copy into");
   if (size === 0) return 0;
@@ -86,7 +110,7 @@ export function copyFromFile(memory: DmemHandle, fd: number, options: StreamOpti
 }
 
 /** Writes to a file descriptor straight from the bounce buffer (device) or the mapping (host). Returns the bytes written. */
-export function copyToFile(memory: DmemHandle, fd: number, options: StreamOptions): number {
+export function copyToFile(memory: OwnDmem, fd: number, options: StreamOptions): number {
   const { offset = 0, size = memory.size - offset, position } = options;
   checkRange(memory, offset, size, "copy from");
   if (size === 0) return 0;
@@ -105,7 +129,7 @@ export function copyToFile(memory: DmemHandle, fd: number, options: StreamOption
 }
 
 /** Runs `action` over pieces of the mapping; a piece that it does not use up ends the copy. */
-function throughMapping(memory: DmemHandle, offset: number, size: number, action: (piece: Uint8Array, done: number) => number): number {
+function throughMapping(memory: OwnDmem, offset: number, size: number, action: (piece: Uint8Array, done: number) => number): number {
   const mapping = mapNode(memory);
   let done = 0;
   while (done < size) {

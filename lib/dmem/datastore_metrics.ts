@@ -1,5 +1,5 @@
 /** Memory figures in the driver's datastore, where neuron-monitor and neuron-top read them. */
-import type { Mapping } from "../../ffi/mapping.ts";
+import type { Mapping } from "../../ffi/kernel.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
 import { DatastoreCoreCounter, DatastoreDeviceCounter, driverConstants, MemCategory } from "../abi/driver_enums.ts";
 import { deviceCategories, hostCategories, MemLocation } from "../abi/runtime_dmem.ts";

@@ -1,12 +1,11 @@
 import { ClosedError } from "../../ffi/error.ts";
-import type { Mapping } from "../../ffi/mapping.ts";
+import type { Mapping } from "../../ffi/kernel.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
 import { DmemRecord, MemLocation, NrtStatus, usageNames, type UsageName } from "../abi/runtime_dmem.ts";
-import { NDL_AT, type MemoryContext } from "./context.ts";
+import { NDL_AT, type MemoryContext, type OwnDmem } from "./context.ts";
 import { checkRange, type HostData, copyIn, copyOut, copyTo, fill } from "./copy.ts";
-import { copyFromFile, copyFromStream, copyToFile, streamOut } from "./copy_streams.ts";
+import { copyFromFile, copyFromStream, copyToFile, mapNode, mappedBytes, streamOut } from "./copy_streams.ts";
 import { MemoryError } from "./error.ts";
-import { mapNode, mappedBytes } from "./map_node.ts";
 import { release } from "./release.ts";
 import type { CopyOptions, Dmem, Location, StreamOptions } from "./types.ts";
 
@@ -17,7 +16,7 @@ const DRIVER_HANDLE = NDL_AT + 8;
  * The object that stands for a dmem record. All values are read from the record;
  * the object only knows where that is.
  */
-export class DmemHandle implements Dmem {
+export class DmemHandle implements OwnDmem {
   readonly record: number;
   /** Number of the node in its pool. */
   readonly node: number;

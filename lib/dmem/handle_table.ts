@@ -1,8 +1,7 @@
 import { toIndex } from "../../ffi/memory.ts";
 import { NODE_BYTES, type MemoryContext } from "./context.ts";
 import { DmemHandle } from "./handle.ts";
-import { track } from "./leaks.ts";
-import { locate } from "./node_list.ts";
+import { locate, track } from "./node_list.ts";
 
 /** The object of a listed record; a new one when the old was collected. */
 export function handleAt(context: MemoryContext, record: number): DmemHandle {

@@ -1,5 +1,4 @@
-import { addressOf } from "../../ffi/memory.ts";
-import { moveBytes } from "../../ffi/move.ts";
+import { addressOf, moveBytes } from "../../ffi/memory.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import type { HostBuffer } from "../driver/types.ts";
 

@@ -1,6 +1,6 @@
 /** Layers on allocators: run them around an allocation, put them on an existing allocator. */
 import { ArgumentError } from "../../ffi/error.ts";
-import type { DmemHandle } from "./handle.ts";
+import type { OwnDmem } from "./context.ts";
 import type { Allocator, AllocatorLayer, AllocRequest, Dmem } from "./types.ts";
 
 /** Refuses what is no list of layers. @throws {ArgumentError} */
@@ -78,7 +78,7 @@ export function withLayers(allocator: Allocator, layers: readonly AllocatorLayer
 }
 
 function watch(memory: Dmem, layers: readonly AllocatorLayer[]): void {
-  const { context, node } = memory as DmemHandle;
+  const { context, node } = memory as OwnDmem;
   const inner = context.watchers.get(node) ?? [];
   context.watchers.set(node, [...layers, ...inner]);
 }

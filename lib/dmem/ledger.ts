@@ -4,8 +4,7 @@ import {
   DmemRecord, LEDGER_ROW, MemAction, MemLocation, MemLogEntry, MemLogRecord, NrtStatus, UsageType, usageNames,
 } from "../abi/runtime_dmem.ts";
 import { MemoryError } from "./error.ts";
-import type { Hints } from "./hints.ts";
-import type { MemorySource } from "./records.ts";
+import type { Hints, MemorySource } from "./records.ts";
 import type { Ledger, LedgerCounters, LedgerEntry, LedgerSnapshot } from "./types.ts";
 
 /** Ring capacity when nothing else is asked for, in entries. */

@@ -1,22 +1,22 @@
 /** Device memory of one device: opens it, hands out cores, allocators and lists, closes it. */
 import { ClosedError } from "../../ffi/error.ts";
-import { SystemError } from "../../ffi/system_error.ts";
-import { Errno } from "../../ffi/errno.ts";
+import { Errno, SystemError } from "../../ffi/errno.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import { DmemAllocator } from "./allocator.ts";
-import { batchTransfer } from "./batch.ts";
+import { batchTransfer } from "./copy.ts";
 import { BounceBuffer } from "./bounce_buffer.ts";
 import { type CoreState, MemoryContext } from "./context.ts";
 import { GcList } from "./dmem_list.ts";
 import { MemoryError } from "./error.ts";
+import { checkLayers } from "./layers.ts";
 import { coreUsage, deviceReport } from "./oom.ts";
 import type {
   Allocator, AllocatorKindName, AllocatorLabel, AllocRequest, BatchReport, BatchTransfer, CoreMemory, DestroyReport, DeviceMemory,
   DeviceMemoryOptions, Dmem, DmemList, Ledger,
 } from "./types.ts";
 import { UsageType } from "../abi/runtime_dmem.ts";
-import type { CoreUsage } from "./oom_table.ts";
+import type { CoreUsage } from "./oom_text.ts";
 import type { OutOfMemoryReport } from "./oom_report.ts";
 
 /**
@@ -34,6 +34,7 @@ import type { OutOfMemoryReport } from "./oom_report.ts";
  * console.log(memory.ledger.coreUsed(0) === weights.allocatedSize); // → true
  */
 export function openDeviceMemory(device: NeuronDevice, options: DeviceMemoryOptions = {}): DeviceMemory {
+  if (options.layers !== undefined) checkLayers(options.layers);
   const context = new MemoryContext(device, options);
   const memory = new Memory(context);
   try {

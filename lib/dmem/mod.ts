@@ -2,13 +2,13 @@
 export { openDeviceMemory } from "./memory.ts";
 export { MemoryError, type MemoryErrorOptions } from "./error.ts";
 export { TraceId, type LogLevel, type LogLine, type MemoryEvent, type MemoryObserver, type TraceEvent } from "./observer.ts";
-export { alignOffset, driverSupportsAlignment, resetAlignmentSupport } from "./aligned.ts";
-export { chunkSize, chunkSizes, copyPath, type CopyPath, firstWaitHandle } from "./chunk_plan.ts";
+export { alignOffset, driverSupportsAlignment, resetAlignmentSupport } from "./allocation.ts";
+export { chunkSize, chunkSizes, copyPath, type CopyPath, firstWaitHandle } from "./staging.ts";
 export { BOUNCE_BYTES } from "./bounce_buffer.ts";
 export { DEFAULT_LEDGER_ENTRIES } from "./ledger.ts";
 export { type AllocationCounts, type AllocationFault, faults, type FaultLayer, limit, type LimitLayer, statistics, type StatisticsLayer } from "./adaptors.ts";
 export { allocationLog, LOG_HEADER, type LogEvent, LogFormatError, parseAllocationLog } from "./allocation_log.ts";
-export { firstFit, type Placer } from "./pool_model.ts";
+export { firstFit, type Placer } from "./replay.ts";
 export { type Misfit, replay, type ReplayedHbm, type ReplayOptions, type ReplayResult } from "./replay.ts";
 export { datastoreMetrics, datastoreOffset } from "./datastore_metrics.ts";
 export { type Environment, type EnvironmentOptions, memoryEnvironment } from "./environment.ts";

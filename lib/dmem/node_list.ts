@@ -2,9 +2,10 @@
 import { toIndex } from "../../ffi/memory.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
 import { DmemAllocatorRecord, DmemRecord } from "../abi/runtime_dmem.ts";
-import type { MemoryContext } from "./context.ts";
+import type { MemoryContext, OwnDmem } from "./context.ts";
 import { MemoryError } from "./error.ts";
 import type { Slab } from "./records.ts";
+import type { Leak } from "./types.ts";
 
 const { next: NEXT, prev: PREV, allocator: ALLOCATOR } = DmemRecord.offsets;
 const { dummyHead: HEAD, dummyTail: TAIL } = DmemAllocatorRecord.offsets;
@@ -82,4 +83,39 @@ function corrupt(what: string): MemoryError {
   return new MemoryError(1, `Cannot follow an allocator's list: ${what}`, {
     hint: "This is a double free, or something wrote over the record.",
   });
+}
+
+interface Tracked {
+  readonly context: WeakRef<MemoryContext>;
+  readonly node: number;
+  readonly leak: Leak;
+}
+
+const registry = new FinalizationRegistry<Tracked>(({ context, node, leak }) => {
+  const owner = context.deref();
+  if (owner === undefined || owner.closed) return;
+  owner.handles[node] = undefined;
+  owner.options.onLeak?.(leak);
+});
+
+/**
+ * Notes the object of a new allocation. While somebody wants to hear of leaks
+ * the note is weak, so that an object nobody holds is noticed; the record stays
+ * in its allocator's list either way.
+ */
+export function track(context: MemoryContext, memory: OwnDmem): void {
+  if (context.options.onLeak === undefined) {
+    context.handles[memory.node] = memory;
+    return;
+  }
+  context.handles[memory.node] = new WeakRef(memory);
+  const { size, address, usage, hint, node } = memory;
+  const stack = context.options.leakStacks === true ? new Error("allocated here").stack : undefined;
+  registry.register(memory, { context: new WeakRef(context), node, leak: { size, address, usage, hint, stack } }, memory);
+}
+
+/** Forgets the object of a freed allocation. */
+export function untrack(context: MemoryContext, memory: OwnDmem): void {
+  context.handles[memory.node] = undefined;
+  if (context.options.onLeak !== undefined) registry.unregister(memory);
 }

@@ -1,10 +1,78 @@
 /** The out-of-memory report: what was asked for, who holds what, and what to do. */
 import { usageLabels, usageNames } from "../abi/runtime_dmem.ts";
-import { formatBytes } from "../text/bytes.ts";
-import { type ColumnForm, foldUsage, reportColumns, sumUsage } from "./oom_columns.ts";
-import { type FreeGap, fitsGap, freeGaps, type HbmRange, largestGap, type ListedChunk } from "./oom_gaps.ts";
-import { type CoreUsage, overall } from "./oom_table.ts";
-import { ALIGNMENT_HINT, failureLine, type RefusedAllocation, sharingLine, tableMessage } from "./oom_text.ts";
+import { formatBytes } from "../text/size.ts";
+import {
+  ALIGNMENT_HINT, type ColumnForm, type CoreUsage, failureLine, foldUsage, overall, type RefusedAllocation, reportColumns, sharingLine, sumUsage,
+  tableMessage,
+} from "./oom_text.ts";
+
+/** One chunk of the list. */
+export interface ListedChunk {
+  /** Device physical address. */
+  readonly pa: number;
+  /** Rounded size in bytes. */
+  readonly size: number;
+  /** Driver category. */
+  readonly category: number;
+}
+
+/** The range of an HBM. */
+export interface HbmRange {
+  /** First address. */
+  readonly base: number;
+  /** Bytes. */
+  readonly size: number;
+}
+
+/** A free range. */
+export interface FreeGap {
+  /** First free address. */
+  readonly pa: number;
+  /** Bytes. */
+  readonly size: number;
+}
+
+/** An HBM ends in a pool of its own for sizes up to 512 KiB; an allocation never spans both pools. */
+const SMALL_POOL_BYTES = 2 ** 30;
+
+/**
+ * The free ranges of an HBM, by address, cut where its two pools meet: an
+ * allocation fits one of them or not at all.
+ *
+ * @param chunks the driver's list, in any order
+ */
+export function freeGaps(hbm: HbmRange, chunks: readonly ListedChunk[]): FreeGap[] {
+  const end = hbm.base + hbm.size;
+  const border = end - Math.min(SMALL_POOL_BYTES, Math.floor(hbm.size / 4));
+  const gaps: FreeGap[] = [];
+  const add = (from: number, to: number) => {
+    if (to > from) gaps.push({ pa: from, size: to - from });
+  };
+  const cut = (from: number, to: number) => {
+    add(from, Math.min(to, Math.max(from, border)));
+    add(Math.max(from, Math.min(to, border)), to);
+  };
+  let at = hbm.base;
+  for (const { pa, size } of [...chunks].sort((a, b) => a.pa - b.pa)) {
+    if (pa > at) cut(at, pa);
+    at = Math.max(at, pa + size);
+  }
+  cut(at, end);
+  return gaps;
+}
+
+/** The largest gap, or undefined when there is none. */
+export function largestGap(gaps: readonly FreeGap[]): FreeGap | undefined {
+  return gaps.reduce<FreeGap | undefined>((best, gap) => best === undefined || gap.size > best.size ? gap : best, undefined);
+}
+
+/** Whether `size` bytes at an alignment fit one of the gaps. */
+export function fitsGap(gaps: readonly FreeGap[], size: number, alignment: number): boolean {
+  return gaps.some((gap) => {
+    const start = alignment > 1 ? Math.ceil(gap.pa / alignment) * alignment : gap.pa;
+    return start + size <= gap.pa + gap.size;
+  });
+}
 
 /** An HBM at the moment of the report. */
 export interface HbmState extends HbmRange {

@@ -1,10 +1,8 @@
 /** Freeing an allocation when its last reference goes (`dmem_free`). */
 import { readU64, writeU64 } from "../../ffi/u64.ts";
 import { DmemRecord, MemAction, NrtStatus } from "../abi/runtime_dmem.ts";
-import { NDL_AT, type MemoryContext } from "./context.ts";
-import type { DmemHandle } from "./handle.ts";
-import { untrack } from "./leaks.ts";
-import { checkLinks, unlink } from "./node_list.ts";
+import { NDL_AT, type MemoryContext, type OwnDmem } from "./context.ts";
+import { checkLinks, unlink, untrack } from "./node_list.ts";
 import { TraceId } from "./observer.ts";
 
 const D = DmemRecord.offsets;
@@ -15,7 +13,7 @@ const D = DmemRecord.offsets;
  *
  * @throws {MemoryError} before anything was undone, when the record's links are corrupt
  */
-export function release(context: MemoryContext, memory: DmemHandle): void {
+export function release(context: MemoryContext, memory: OwnDmem): void {
   const { view, base, record } = memory;
   checkLinks(context, view, base, record);
   const core = context.coreAt(readU64(view, base + D.pcore));
@@ -69,7 +67,7 @@ export function freeChunk(context: MemoryContext, handle: number): void {
   }
 }
 
-function unmap(context: MemoryContext, memory: DmemHandle): void {
+function unmap(context: MemoryContext, memory: OwnDmem): void {
   const mapping = context.mappings.get(memory.node);
   context.mappings.delete(memory.node);
   try {
@@ -79,7 +77,7 @@ function unmap(context: MemoryContext, memory: DmemHandle): void {
   }
 }
 
-function tellWatchers(context: MemoryContext, memory: DmemHandle): void {
+function tellWatchers(context: MemoryContext, memory: OwnDmem): void {
   const layers = context.watchers.get(memory.node);
   if (layers === undefined) return;
   context.watchers.delete(memory.node);

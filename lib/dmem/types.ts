@@ -1,10 +1,10 @@
 /** Device memory for scripts and for the layers above: the public shape of `lib/dmem`. */
-import type { Mapping } from "../../ffi/mapping.ts";
+import type { Mapping } from "../../ffi/kernel.ts";
 import type { Pinned } from "../../ffi/memory.ts";
 import type { UsageName } from "../abi/runtime_dmem.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import type { OutOfMemoryReport } from "./oom_report.ts";
-import type { CoreUsage } from "./oom_table.ts";
+import type { CoreUsage } from "./oom_text.ts";
 import type { HostData } from "./host_data.ts";
 import type { MemoryObserver } from "./observer.ts";
 

@@ -2,8 +2,7 @@ import { Errno } from "../../ffi/errno.ts";
 import { ArgumentError, ClosedError } from "../../ffi/error.ts";
 import type { Kernel } from "../../ffi/kernel.ts";
 import { pinned, type Pinned, registerPinned, unregisterPinned } from "../../ffi/memory.ts";
-import { type AnyRequest, argumentFields } from "./any_request.ts";
-import { ARGUMENT_BYTES } from "./arguments.ts";
+import { type AnyRequest, ARGUMENT_BYTES, argumentFields } from "./arguments.ts";
 import { RequestError } from "./error.ts";
 
 /**

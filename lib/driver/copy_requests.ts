@@ -5,11 +5,10 @@ import { addressOf, pinned, type Pinned, registerPinned, unregisterPinned } from
 import { checkSize, writeU64 } from "../../ffi/u64.ts";
 import { MemcpyBatch, TensorBatchOp } from "../abi/driver_copy.ts";
 import { driverConstants } from "../abi/driver_enums.ts";
-import type { AnyRequest } from "./any_request.ts";
+import { type AnyRequest, At } from "./arguments.ts";
 import { requests } from "../abi/requests.ts";
-import { At } from "./arguments.ts";
 import type { Channel } from "./channel.ts";
-import type { OwnedChunks } from "./owned_chunks.ts";
+import type { OwnedChunks } from "./memory_requests.ts";
 import type { BatchEntry, BatchOptions, CopyOffsets, CopyReport, Direction, HostBuffer, ZeroCopyForm } from "./types.ts";
 
 const PAGE = 4096;

@@ -1,8 +1,7 @@
 /** Opens a Neuron device: typed requests over one descriptor, the same on the kernel and on a fake. */
 import { Errno } from "../../ffi/errno.ts";
 import { ArgumentError } from "../../ffi/error.ts";
-import type { Kernel } from "../../ffi/kernel.ts";
-import type { Mapping } from "../../ffi/mapping.ts";
+import type { Kernel, Mapping } from "../../ffi/kernel.ts";
 import { OpenFlag } from "../../ffi/native.ts";
 import type { Id64 } from "../../ffi/u64.ts";
 import { type Geometry, geometryOf } from "../abi/architecture.ts";
@@ -12,13 +11,12 @@ import { Channel } from "./channel.ts";
 import { CopyRequests, type CopyForms } from "./copy_requests.ts";
 import * as cores from "./core_requests.ts";
 import { DeviceOpenError, openProblem, RequestError, UnknownDeviceError } from "./error.ts";
-import * as info from "./info_requests.ts";
+import * as info from "./core_requests.ts";
 import { firstAllocForm, MemoryRequests } from "./memory_requests.ts";
-import type {
-  Access, AllocForm, BatchEntry, BatchOptions, ChunkRequest, CopyOffsets, CopyReport, CoreMark, Direction, DriverVersion, HostBuffer, MappableRange,
-  NeuronDevice, OpenDeviceOptions, ZeroCopyForm,
+import {
+  type Access, type AllocForm, type BatchEntry, type BatchOptions, type ChunkRequest, type CopyOffsets, type CopyReport, type CoreMark, type Direction,
+  type DriverVersion, type HostBuffer, isAtLeast, type MappableRange, type NeuronDevice, type OpenDeviceOptions, parseVersion, type ZeroCopyForm,
 } from "./types.ts";
-import { isAtLeast, parseVersion } from "./version.ts";
 
 const FLAGS: Readonly<Record<Access, number>> = { readwrite: OpenFlag.RDWR, readonly: OpenFlag.RDONLY, free: OpenFlag.WRONLY };
 const MAX_DEVICES = driverConstants.NEURON_IOCTL_MAX_DEVICES;

@@ -1,8 +1,7 @@
-import { Errno } from "../../ffi/errno.ts";
+import { Errno, SystemError } from "../../ffi/errno.ts";
 import { NeuronError } from "../../ffi/error.ts";
-import { SystemError } from "../../ffi/system_error.ts";
 import { type Id64, hex } from "../../ffi/u64.ts";
-import type { AnyRequest } from "./any_request.ts";
+import type { AnyRequest } from "./arguments.ts";
 
 /** Values of a request's argument struct, by field. */
 export type RequestArguments = Readonly<Record<string, unknown>>;

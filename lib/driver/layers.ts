@@ -1,11 +1,10 @@
 /** Layers on the kernel seam: watch or break the system calls of a client, whoever answers them. */
 import { Errno } from "../../ffi/errno.ts";
 import { ArgumentError } from "../../ffi/error.ts";
-import type { Kernel } from "../../ffi/kernel.ts";
-import type { Mapping } from "../../ffi/mapping.ts";
+import type { Kernel, Mapping } from "../../ffi/kernel.ts";
 import { type Window, windowAt } from "../../ffi/memory.ts";
 import { requests } from "../abi/requests.ts";
-import { type AnyRequest, argumentFields } from "./any_request.ts";
+import { type AnyRequest, argumentFields } from "./arguments.ts";
 
 /** A function that puts something between a client and a kernel. */
 export type KernelLayer = (kernel: Kernel) => Kernel;

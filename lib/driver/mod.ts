@@ -4,5 +4,5 @@ export * from "./discover.ts";
 export * from "./error.ts";
 export * from "./layers.ts";
 export * from "./types.ts";
-export * from "./version.ts";
-export type { AnyRequest } from "./any_request.ts";
+export * from "./types.ts";
+export type { AnyRequest } from "./arguments.ts";

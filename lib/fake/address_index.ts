@@ -1,5 +1,4 @@
-import { PAGE_BYTES } from "./pools.ts";
-import type { Chunk } from "./chunk.ts";
+import { type Chunk, PAGE_BYTES } from "./pools.ts";
 
 const BLOCK_BITS = 10;
 const BLOCK_PAGES = 1 << BLOCK_BITS;

@@ -1,5 +1,4 @@
-import { addressOf, pinned, type Window } from "../../ffi/memory.ts";
-import { readProcess, writeProcess } from "../../ffi/process_memory.ts";
+import { addressOf, pinned, readProcess, type Window, writeProcess } from "../../ffi/memory.ts";
 import type { UserMemory } from "./user_memory.ts";
 
 /** User addresses end at 2^47. */

@@ -5,7 +5,7 @@ import { CoreInitState } from "../abi/driver_enums.ts";
 import type { Call, Handler } from "./call.ts";
 import { type ModelLock, MAX_CORES } from "./core_state.ts";
 import { firstCore, MARK_COUNT } from "./core_marks.ts";
-import { argument, putU64 } from "./user_fields.ts";
+import { argument, putU64 } from "./user_memory.ts";
 
 /** How long the driver waits for a writer, for readers, and for another process's core start: milliseconds. */
 const READER_WAIT = 750;

@@ -54,3 +54,11 @@ export function releaseLocks(cores: readonly CoreState[], pid: number): void {
 export function holdsLock(lock: ModelLock, pid: number): boolean {
   return lock.pid === pid && (lock.writing || lock.readers > 0);
 }
+
+/** A reset that was asked for. */
+export interface ResetRequest {
+  /** Process that asked, or −1 for sysfs. */
+  readonly id: number;
+  /** Clock value at which it is done. */
+  readonly done: number;
+}

@@ -1,7 +1,6 @@
 import { Errno } from "../../ffi/errno.ts";
 import { driverConstants } from "../abi/driver_enums.ts";
-import type { Chunk } from "./chunk.ts";
-import type { Device } from "./device.ts";
+import type { Chunk } from "./pools.ts";
 
 /** Bytes of one datastore. */
 export const STORE_BYTES: number = driverConstants.NEURON_DATASTORE_SIZE;
@@ -16,6 +15,16 @@ export interface Store {
   pid: number;
   /** When it was last cleared; 0 never. The longest cleared one is given out first. */
   cleared: number;
+}
+
+/** A device as its stores see it. */
+export interface StoreOwner {
+  /** Its stores. */
+  readonly stores: readonly Store[];
+  /** Whether memory may have been changed outside of chunks. */
+  readonly untracked: boolean;
+  /** Its bytes. */
+  readonly backing: { discard(pa: number, size: number): void };
 }
 
 let clearCounter = 1;
@@ -35,16 +44,16 @@ export function acquireStore(stores: readonly Store[], pid: number, caller: numb
 }
 
 /** Clears and gives back the store of a process. */
-export function releaseStore(device: Device, pid: number): void {
+export function releaseStore(device: StoreOwner, pid: number): void {
   for (const store of device.stores) if (store.pid === pid) clear(device, store);
 }
 
 /** Clears all stores: the node was closed by the last process. */
-export function clearStores(device: Device): void {
+export function clearStores(device: StoreOwner): void {
   for (const store of device.stores) clear(device, store);
 }
 
-function clear(device: Device, store: Store): void {
+function clear(device: StoreOwner, store: Store): void {
   store.pid = 0;
   store.cleared = clearCounter++;
   if (store.chunk.touched || device.untracked) device.backing.discard(store.chunk.pa, store.chunk.size);

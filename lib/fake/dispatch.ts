@@ -1,18 +1,16 @@
 import { Errno } from "../../ffi/errno.ts";
-import { decodeRequest } from "../../ffi/ioctl.ts";
-import type { Request } from "../abi/request.ts";
+import { decodeRequest, type Request } from "../abi/request.ts";
 import { requests } from "../abi/requests.ts";
 import { compareVersions, driverProfile } from "../abi/topology.ts";
 import type { Call, Handler } from "./call.ts";
 import { copyHandlers } from "./copy_requests.ts";
 import { coreHandlers } from "./core_requests.ts";
 import { dmaHandlers } from "./dma_requests.ts";
-import { infoHandlers } from "./info_requests.ts";
-import { laterHandlers } from "./later_requests.ts";
+import { infoHandlers, laterHandlers } from "./info_requests.ts";
 import { memoryHandlers } from "./memory_requests.ts";
 import { queueHandlers } from "./queue_requests.ts";
 import { registerHandlers } from "./register_requests.ts";
-import { resetHandlers } from "./reset_requests.ts";
+import { resetHandlers } from "./reset.ts";
 import { zeroCopyHandlers } from "./zero_copy.ts";
 
 /** A request as the dispatcher knows it. */

@@ -6,11 +6,10 @@ import {
 import { DmaQueueType, MemCategory } from "../abi/driver_enums.ts";
 import type { Call, Handler } from "./call.ts";
 import { checkBounds } from "./copy_requests.ts";
-import { inEngineRange } from "./engine_ranges.ts";
+import { BATCH_LIMIT, DESCRIPTOR_BYTES, ENGINE_QUEUES, ENGINES, inEngineRange } from "./registers.ts";
 import { PAGE_BYTES } from "./pools.ts";
-import { BATCH_LIMIT, DESCRIPTOR_BYTES, ENGINE_QUEUES, ENGINES } from "./registers.ts";
 import { BOUNCE_BYTES, moveSync } from "./transfer.ts";
-import { argument, u64At } from "./user_fields.ts";
+import { argument, u64At } from "./user_memory.ts";
 
 /** Bits of a device address that say whether it is in host memory. */
 const WINDOW_MASK = 0xfff0_0000_0000n;

@@ -1,7 +1,7 @@
 /** The thread that moves the bytes of asynchronous copies: it shares the address space, so an address is all it needs. */
 import { workerData } from "node:worker_threads";
-import { moveBytes } from "../../ffi/move.ts";
-import { AT, awaitChange, dmaRing, next, slotOf, ThreadState } from "./dma_ring.ts";
+import { moveBytes } from "../../ffi/memory.ts";
+import { AT, awaitChange, dmaRing, next, slotOf, ThreadState } from "./dma_thread.ts";
 
 const { control, copies } = dmaRing(workerData as SharedArrayBuffer);
 

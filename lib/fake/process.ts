@@ -1,14 +1,10 @@
 import { Errno } from "../../ffi/errno.ts";
-import type { Kernel } from "../../ffi/kernel.ts";
-import type { Mapping } from "../../ffi/mapping.ts";
-import type { Call, Caller } from "./call.ts";
-import { BLOCKED, type Wait, waitOut } from "./clock.ts";
+import type { Kernel, Mapping } from "../../ffi/kernel.ts";
+import { type Call, type Caller, type MachineState, type MappingRecord, type MapPlan, planMapping } from "./call.ts";
+import { BLOCKED, type Wait, waitOut } from "./options.ts";
 import type { Device } from "./device.ts";
 import { dispatch, type DispatchTable, findEntry } from "./dispatch.ts";
-import { ProcessDied } from "./faults.ts";
-import type { FakeMachine } from "./machine.ts";
-import { type MapPlan, type MappingRecord, planMapping } from "./mappings.ts";
-import { type CallContext, through } from "./middleware.ts";
+import { type CallContext, type Middleware, ProcessDied, through } from "./faults.ts";
 import type { Slot } from "./process_table.ts";
 import type { UserMemory } from "./user_memory.ts";
 
@@ -31,6 +27,34 @@ export interface OpenFile {
   references: number;
 }
 
+/** A machine as its processes see it. */
+export interface ProcessMachine extends MachineState {
+  /** The requests of its driver version. */
+  readonly dispatchTable: DispatchTable;
+  /** What calls go through before they reach the driver, the first one outermost. */
+  readonly middlewares: readonly Middleware[];
+  /** Runs an action once a device is ready. */
+  whenReady(device: Device, action: () => number): number | Wait;
+  /** Does what the driver does at every close of a descriptor. */
+  flush(file: OpenFile, process: FakeProcess): void;
+  /** Gives up an open file: nothing refers to it any more. */
+  release(file: OpenFile): void;
+  /** Begins a wait; returns `BLOCKED`, or the answer where there is nothing to wait for. */
+  begin(wait: Wait | number): number;
+  /** The wait that was begun. */
+  takeWait(): Wait;
+  /** A file below sysfs, or −errno. */
+  readText(path: string): string | number;
+  /** The names in a directory below sysfs, or −errno. */
+  list(path: string): readonly string[] | number;
+  /** A process id nobody has. */
+  nextPid(): number;
+  /** Notes a process. */
+  started(process: FakeProcess): void;
+  /** Forgets one that ended. */
+  ended(process: FakeProcess): void;
+}
+
 /** A process that uses the fake devices of a machine: the same calls as the Linux kernel, and its end. */
 export class FakeProcess implements Kernel, Caller {
   readonly kind = "fake";
@@ -50,14 +74,14 @@ export class FakeProcess implements Kernel, Caller {
    * be closed.
    */
   exporter: ((device: Device, pa: number) => number) | undefined;
-  readonly #machine: FakeMachine;
+  readonly #machine: ProcessMachine;
   readonly #table: DispatchTable;
   readonly #files: (OpenFile | undefined)[] = [];
   readonly #call: Call;
   #alive = true;
 
   /** Made by {@linkcode FakeMachine.process} and {@linkcode FakeProcess.fork}. */
-  constructor(machine: FakeMachine, pid: number, memory: UserMemory, root: boolean) {
+  constructor(machine: ProcessMachine, pid: number, memory: UserMemory, root: boolean) {
     this.#machine = machine;
     this.#table = machine.dispatchTable;
     this.pid = pid;

@@ -1,5 +1,5 @@
-import type { Chunk } from "./chunk.ts";
-import type { Device } from "./device.ts";
+import type { Chunk } from "./pools.ts";
+import type { Geometry } from "../abi/architecture.ts";
 import type { Slot } from "./process_table.ts";
 
 /** Kinds of notification queues, and queues of one kind per core. */
@@ -16,6 +16,16 @@ export interface Queues {
   readonly topSps: readonly (Chunk | undefined)[][];
 }
 
+/** A device as its queues see it. */
+export interface QueueOwner {
+  /** The product's numbers. */
+  readonly geometry: Pick<Geometry, "topSps" | "coresPerDevice">;
+  /** Its queues. */
+  readonly queues: Queues;
+  /** Frees the memory of one. */
+  free(chunk: Chunk, slot: Slot | undefined): void;
+}
+
 /** No queues. */
 export function createQueues(cores: number, topSps: number): Queues {
   const list = (length: number) => Array.from({ length }, () => Array.from({ length: QUEUES }, (): Chunk | undefined => undefined));
@@ -28,7 +38,7 @@ export function queueSlot(type: number, engine: number): number {
 }
 
 /** Frees the queues of a core and of the TOPSPs that belong to it. */
-export function freeQueues(device: Device, core: number, slot: Slot | undefined): void {
+export function freeQueues(device: QueueOwner, core: number, slot: Slot | undefined): void {
   const { geometry, queues } = device;
   const perCore = Math.floor(geometry.topSps / geometry.coresPerDevice);
   for (const list of [queues.cores[core]!, ...queues.topSps.slice(core * perCore, (core + 1) * perCore)]) {

@@ -1,9 +1,9 @@
 import { Buffer } from "node:buffer";
 import { NeuronError } from "../../ffi/error.ts";
 import type { Window } from "../../ffi/memory.ts";
-import { BLOCKED } from "./clock.ts";
+import { BLOCKED } from "./options.ts";
 import type { FakeMachine, FakeOptions } from "./machine.ts";
-import type { Middleware } from "./middleware.ts";
+import type { Middleware } from "./faults.ts";
 import type { UserMemory } from "./user_memory.ts";
 
 /** First line of a request log. */

@@ -3,7 +3,7 @@ import { BarRw, Event, HbmScrubStart, HbmScrubWait, PostMetric, ReadHwCounters, 
 import type { Call, Handler } from "./call.ts";
 import { checkCore } from "./core_requests.ts";
 import { bar0, eventOffset, SEMAPHORE_COUNT, semaphoreOffset } from "./registers.ts";
-import { argument, u64At } from "./user_fields.ts";
+import { argument, u64At } from "./user_memory.ts";
 
 /** Reads `bytes` from the caller. Returns them, or the bytes not copied. */
 function readBytes(call: Call, address: number, bytes: number): DataView | number {

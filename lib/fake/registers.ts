@@ -1,5 +1,5 @@
+import type { Geometry } from "../abi/architecture.ts";
 import { driverConstants } from "../abi/driver_enums.ts";
-import type { Device } from "./device.ts";
 
 /** What the driver tells about where BAR 0 is: an address in the kernel, useless in user space. */
 const BAR0_BASE = 0xffffc900_0000_0000n;
@@ -21,7 +21,7 @@ export const ENGINE_QUEUES = 16;
 export const SEMAPHORE_COUNT = 256;
 
 /** BAR 0 as DEVICE_INFO reports it. */
-export function bar0(device: Device): { readonly address: bigint; readonly size: number } {
+export function bar0(device: { readonly index: number; readonly geometry: Pick<Geometry, "architecture"> }): { readonly address: bigint; readonly size: number } {
   return { address: BAR0_BASE + BigInt(device.index) * BAR0_STRIDE, size: device.geometry.architecture === 2 ? BAR0_V2_BYTES : BAR0_V3_BYTES };
 }
 
@@ -54,3 +54,23 @@ export function eventOffset(core: number, index: number): number {
 export const DESCRIPTOR_BYTES = 16;
 /** Entries a batch of queue requests may have: one less than this. */
 export const BATCH_LIMIT: number = driverConstants.MAX_DMA_QUEUE_INIT_BATCH;
+
+/** Ranges `[start, size]` in which PROGRAM_ENGINE may write, by architecture: cores, then synchronisation processors. */
+const V2_RANGES: readonly (readonly [number, number])[] = [[0xfffc0000000, 0x8000000], [0xfffd0000000, 0x1800000]];
+const V3_CORES = [0x2000000000, 0x3000000000, 0x6000000000, 0x7000000000, 0x802000000000, 0x803000000000, 0x806000000000, 0x807000000000];
+const V3_CORE_BYTES = 0x804000000;
+const V3_TOP_SPS = [0x8280000000, 0x808280000000];
+const V3_TOP_SPS_PER_DIE = 10;
+const V3_TOP_SP_DISTANCE = 0x40000000;
+const V3_TOP_SP_BYTES = 0x400000;
+const V3_RANGES: readonly (readonly [number, number])[] = [
+  ...V3_CORES.map((start) => [start, V3_CORE_BYTES] as const),
+  ...V3_TOP_SPS.flatMap((start) =>
+    Array.from({ length: V3_TOP_SPS_PER_DIE }, (_, index) => [start + index * V3_TOP_SP_DISTANCE, V3_TOP_SP_BYTES] as const)),
+];
+
+/** Whether `[address, address + size)` lies in one range of the device's engines. */
+export function inEngineRange(device: { readonly geometry: Pick<Geometry, "architecture"> }, address: number, size: number): boolean {
+  const ranges = device.geometry.architecture === 2 ? V2_RANGES : V3_RANGES;
+  return ranges.some(([start, length]) => address >= start && address + size <= start + length);
+}

@@ -1,10 +1,12 @@
-import { driverConstants, CoreInitState, DeviceState } from "../abi/driver_enums.ts";
-import type { MachineState } from "./call.ts";
-import type { Wait } from "./clock.ts";
+import { DeviceReady, DeviceReset } from "../abi/driver_core.ts";
+import { CoreInitState, DeviceState, driverConstants } from "../abi/driver_enums.ts";
+import type { Call, Handler, MachineState } from "./call.ts";
 import { MAX_CORES } from "./core_state.ts";
 import type { Device } from "./device.ts";
-import { freeQueues } from "./queues.ts";
+import type { Wait } from "./options.ts";
 import type { Slot } from "./process_table.ts";
+import { freeQueues } from "./queues.ts";
+import { argument } from "./user_memory.ts";
 
 /** How long the firmware of the fake takes: milliseconds. */
 const RESET_TIME = 300;
@@ -12,14 +14,6 @@ const RESET_TIME = 300;
 export const ALL_CORES: number = driverConstants.NEURON_NC_MAP_DEVICE;
 /** Request id of a reset that sysfs started. */
 const FROM_SYSFS = -1;
-
-/** A reset that was asked for. */
-export interface ResetRequest {
-  /** Process that asked, or −1 for sysfs. */
-  readonly id: number;
-  /** Clock value at which it is done. */
-  readonly done: number;
-}
 
 /** The cores of a map that the device has. */
 export function coresOf(device: Device, map: number): readonly number[] {
@@ -92,3 +86,57 @@ export function awaitReady<T extends number>(machine: MachineState, device: Devi
   };
   return { deadline: request.done, poll, expired: answer };
 }
+
+const byte = new Uint8Array(1);
+
+function writeByte(call: Call, address: number, value: number): number {
+  byte[0] = value;
+  return call.memory.write(address, byte);
+}
+
+const ncReset: Handler = (call) => {
+  const at = DeviceReset.offsets;
+  const left = call.memory.open(call.address, DeviceReset.byteLength, argument);
+  if (left !== 0) return left;
+  const { view, offset } = argument;
+  const map = view.getUint32(offset + at.ncMap, true);
+  // The rings of the cores go first, also when the request is then refused.
+  call.device.freeRings(coresOf(call.device, map), call.slot);
+  const result = startReset(call.machine, call.device, map, call.caller.pid, call.slot);
+  if (result !== 0) return result;
+  view.setUint32(offset + at.requestId, call.caller.pid, true);
+  return call.memory.commit(call.address, DeviceReset.byteLength, argument);
+};
+
+const ncResetReady: Handler = (call) => {
+  const at = DeviceReady.offsets;
+  const { memory, address, machine, device } = call;
+  const left = memory.open(address, DeviceReady.byteLength, argument);
+  if (left !== 0) return left;
+  const id = argument.view.getUint32(argument.offset + at.requestId, true);
+  return machine.begin(awaitReset(machine, device, id, 1, (result) => {
+    memory.open(address, DeviceReady.byteLength, argument);
+    argument.view.setInt32(argument.offset + at.result, result, true);
+    return memory.commit(address, DeviceReady.byteLength, argument);
+  }));
+};
+
+/** Handlers by request name, the deprecated ones among them. */
+export const resetHandlers: Readonly<Record<string, Handler>> = {
+  NC_RESET: ncReset,
+  NC_RESET_READY: ncResetReady,
+  DEVICE_RESET(call) {
+    call.device.freeRings(coresOf(call.device, ALL_CORES), call.slot);
+    startReset(call.machine, call.device, ALL_CORES, call.caller.pid, call.slot);
+    return 0;
+  },
+  DEVICE_READY(call) {
+    const { address, machine, device, caller } = call;
+    const { memory } = call;
+    return machine.begin(awaitReset(machine, device, caller.pid, 0, (result) => {
+      byte[0] = result === 0 ? 1 : 0;
+      return memory.write(address, byte);
+    }));
+  },
+  DEVICE_RESET_STATUS: (call) => writeByte(call, call.address, 1),
+};

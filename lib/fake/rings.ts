@@ -1,6 +1,6 @@
 import { driverConstants } from "../abi/driver_enums.ts";
 import { NOTHING_STARTED } from "./backing.ts";
-import type { Device } from "./device.ts";
+import type { Geometry } from "../abi/architecture.ts";
 
 /** Descriptors of a ring that can be in use: the ring's size less one cache line. */
 const RING_DESCRIPTORS = 8192 - 16;
@@ -40,7 +40,7 @@ export function createRing(): Ring {
 }
 
 /** The ring of a core; on the first generation all cores but core 0 share one. */
-export function ringOf(device: Device, core: number): Ring {
+export function ringOf(device: { readonly geometry: Pick<Geometry, "architecture">; readonly rings: readonly Ring[] }, core: number): Ring {
   const index = device.geometry.architecture === 2 ? Math.min(core, 1) : core;
   return device.rings[index]!;
 }

@@ -3,8 +3,7 @@ import { MemBufCopy64, MemBufCopy64zc, MemBufCopy64zc229, MemBufCopy64zcBatches,
 import type { Call, Handler } from "./call.ts";
 import { PAGE_BYTES } from "./pools.ts";
 import { moveSync, type Transfer, transfer } from "./transfer.ts";
-import { argument, u64At, wraps } from "./user_fields.ts";
-import { probe } from "./user_memory.ts";
+import { argument, probe, u64At, wraps } from "./user_memory.ts";
 
 /** Bytes pinned and moved at a time: 64 pages. */
 const STEP_BYTES = 64 * PAGE_BYTES;

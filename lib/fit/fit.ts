@@ -4,14 +4,13 @@
  */
 import { ArgumentError } from "../../ffi/error.ts";
 import type { Neff } from "../neff/model.ts";
-import { humanSize } from "../text/size.ts";
-import { fitAdvice, type FitDraft } from "./fit_advice.ts";
+import { type ExtraMemory, humanSize } from "../text/size.ts";
+import { fitAdvice } from "./fit_advice.ts";
+import { type FitAnswer, type FitDraft, type Trial, tryDemand } from "./fit_trial.ts";
 import { type Demand, type PlannedModel, plannedModel, wantsOf } from "./fit_demand.ts";
 import { tensorItems } from "../plan/footprint.ts";
-import { type FitCore, type FitHbm, type FitShortage, type Trial, tryDemand } from "./fit_trial.ts";
-import { instanceNamed, INSTANCES, largestLogicalCore, type Machine, machineBytes, machineCores } from "../abi/instances.ts";
+import { instanceNamed, INSTANCES, largestLogicalCore, type Machine, machineBytes, machineCores } from "../abi/architecture.ts";
 import { type ScratchpadMode, scratchpadMode } from "../plan/scratchpad.ts";
-import type { ExtraMemory } from "../text/extra.ts";
 
 /** A fit question. */
 export interface FitOptions {
@@ -37,41 +36,6 @@ export interface FitOptions {
   readonly profile?: boolean | undefined;
   /** Whether the parts no file tells (runtime, microcode) are counted. Default true. */
   readonly fixed?: boolean | undefined;
-}
-
-/** Whether it fits. */
-export type FitVerdict = "fits" | "fits-only-by" | "does-not-fit";
-
-/** The answer. */
-export interface FitAnswer {
-  readonly instance: string;
-  /** Where the machine's numbers come from. */
-  readonly source: string;
-  /** Devices of the machine. */
-  readonly devices: number;
-  /** Device memory of the whole machine in bytes. */
-  readonly memoryBytes: number;
-  readonly lnc: number;
-  readonly logicalCores: readonly number[];
-  readonly scratchpad: ScratchpadMode;
-  readonly verdict: FitVerdict;
-  /** What has to be done for `fits-only-by`, else null. */
-  readonly onlyBy: string | null;
-  /** Why nothing was tried: wrong target, too few cores; else null. */
-  readonly obstacle: string | null;
-  /** Least bytes left on an HBM that is used; negative when short. 0 when nothing was tried. */
-  readonly margin: number;
-  /** The first thing that finds no room, or null. */
-  readonly shortage: FitShortage | null;
-  readonly hbms: readonly FitHbm[];
-  /** What the ledgers say after a load, per physical core. */
-  readonly cores: readonly FitCore[];
-  /** Smallest instance type of the table that answers `fits` to the same question, or null. */
-  readonly smallest: string | null;
-  /** What to change, best first; each a sentence. */
-  readonly advice: readonly string[];
-  /** Assumptions and remarks. */
-  readonly notes: readonly string[];
 }
 
 /**

@@ -1,20 +1,8 @@
 /** What to change when it does not fit, or when memory is wasted. */
 import { humanSize } from "../text/size.ts";
-import type { FitAnswer } from "./fit.ts";
-import type { PlannedModel } from "./fit_demand.ts";
-import type { FitHbm, FitLineName } from "./fit_trial.ts";
-import { largestLogicalCore, type Machine } from "../abi/instances.ts";
+import type { FitDraft, FitHbm, FitLineName } from "./fit_trial.ts";
+import { largestLogicalCore,  } from "../abi/architecture.ts";
 import { pageAdvice } from "../plan/scratchpad.ts";
-
-/** An answer before its advice. */
-export interface FitDraft extends Omit<FitAnswer, "smallest" | "advice"> {
-  readonly machine: Machine;
-  readonly models: readonly PlannedModel[];
-  /** Largest scratchpad variable that had to be private, 0 for none. */
-  readonly largestPrivateBytes: number;
-  /** Whether models and extra memory fit when the runtime's reported parts are left out. */
-  readonly fitsAlone: boolean;
-}
 
 /** Rings larger than this are worth a word: their exhaustion reports itself as missing memory. */
 const LARGE_RINGS = 32 * 2 ** 20;

@@ -1,14 +1,13 @@
 /** What a set of models and tensors asks of a machine, allocation by allocation, in the order of a real load. */
 import type { UsageName } from "../abi/runtime_dmem.ts";
-import { SCRATCHPAD_PAGE_ALIGNMENT } from "../abi/runtime_scratchpad.ts";
+import { SCRATCHPAD_PAGE_ALIGNMENT } from "../abi/runtime_tensor.ts";
 import type { Neff } from "../neff/model.ts";
 import { planNeff } from "../plan/build.ts";
-import { arenaPlaces, type FootprintItem, type FootprintKind, loadItems, planItems, tensorItems } from "../plan/footprint.ts";
-import type { Machine } from "../abi/instances.ts";
-import { PAGE_USAGE, TENSOR_USAGE } from "../plan/placement.ts";
+import { arenaPlaces, type FootprintItem, type FootprintKind, loadItems, PAGE_USAGE, planItems, TENSOR_USAGE, tensorItems } from "../plan/footprint.ts";
+import type { Machine } from "../abi/architecture.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { ScratchpadMode } from "../plan/scratchpad.ts";
-import type { ExtraMemory } from "../text/extra.ts";
+import type { ExtraMemory } from "../text/size.ts";
 
 /** What a figure of an answer is about. */
 export type FitLineName =

@@ -1,8 +1,100 @@
 /** Tries a demand on a machine: places every allocation as the driver would, and adds up. */
-import { usageNames, type UsageName } from "../abi/runtime_dmem.ts";
-import { type FitAccuracy, type FitLineName, hbmOf, type Want } from "./fit_demand.ts";
-import { CARVEOUT_BYTES, HbmSpace } from "./hbm_space.ts";
-import type { Machine } from "../abi/instances.ts";
+import type { Machine } from "../abi/architecture.ts";
+import { type UsageName, usageNames } from "../abi/runtime_dmem.ts";
+import type { ScratchpadMode } from "../plan/scratchpad.ts";
+import { type FitAccuracy, type FitLineName, hbmOf, type PlannedModel, type Want } from "./fit_demand.ts";
+
+/** What the driver keeps at the start of each HBM. */
+export const CARVEOUT_BYTES = 2 ** 24;
+const SMALL_POOL_BYTES = 2 ** 30;
+/** Largest allocation that goes to the small pool first. */
+const SMALL_BYTES = 512 * 1024;
+
+interface Hole {
+  start: number;
+  end: number;
+}
+
+/** The free space of one HBM. */
+export class HbmSpace {
+  readonly #main: Hole[];
+  readonly #small: Hole[];
+  /** Where the next contiguous scratchpad page has to end. */
+  #top: number;
+
+  /**
+   * Memory of `bytes`, empty. Addresses begin at 0: bases are aligned to more than
+   * anybody asks for.
+   *
+   * @param layout `hbm` with carve-out and two pools, `plain` one piece without either (inf1, whose driver is not described)
+   */
+  constructor(bytes: number, layout: "hbm" | "plain" = "hbm") {
+    const plain = layout === "plain";
+    const middle = plain ? bytes : bytes - Math.min(SMALL_POOL_BYTES, Math.floor(bytes / 4 / PAGE_BYTES) * PAGE_BYTES);
+    this.#main = [{ start: plain ? 0 : Math.min(CARVEOUT_BYTES, middle), end: middle }];
+    this.#small = [{ start: middle, end: bytes }];
+    this.#top = middle;
+  }
+
+  /** Bytes that are free, in whatever pieces. */
+  get freeBytes(): number {
+    return [...this.#main, ...this.#small].reduce((sum, { start, end }) => sum + end - start, 0);
+  }
+
+  /** The largest allocation that still finds room. */
+  get largestFreeBytes(): number {
+    return [...this.#main, ...this.#small].reduce((most, { start, end }) => Math.max(most, end - start), 0);
+  }
+
+  /** Places an allocation. False when it finds no room; nothing is changed then. */
+  alloc(bytes: number, alignment = 0): boolean {
+    const size = roundUp(bytes, PAGE_BYTES);
+    const align = Math.max(alignment, PAGE_BYTES);
+    const [first, second] = size <= SMALL_BYTES ? [this.#small, this.#main] : [this.#main, this.#small];
+    return take(first, size, align) || take(second, size, align);
+  }
+
+  /** Places the next contiguous scratchpad page: directly below the last one, or nowhere. */
+  allocContiguous(bytes: number): boolean {
+    const start = this.#top - bytes;
+    const hole = this.#main.find((one) => one.start <= start && one.end >= this.#top);
+    if (hole === undefined) return false;
+    const end = hole.end;
+    hole.end = start;
+    if (end > this.#top) this.#main.splice(this.#main.indexOf(hole) + 1, 0, { start: this.#top, end });
+    this.#top = start;
+    return true;
+  }
+
+  /** Takes away what others hold, wherever that is: from the start of the main pool on, then of the small one. The rest that finds no room is returned. */
+  occupy(bytes: number): number {
+    let left = roundUp(bytes, PAGE_BYTES);
+    for (const hole of [...this.#main, ...this.#small]) {
+      const taken = Math.min(left, hole.end - hole.start);
+      hole.start += taken;
+      left -= taken;
+    }
+    return left;
+  }
+}
+
+function roundUp(value: number, unit: number): number {
+  return Math.ceil(value / unit) * unit;
+}
+
+function take(holes: Hole[], size: number, alignment: number): boolean {
+  for (let index = 0; index < holes.length; index++) {
+    const hole = holes[index] as Hole;
+    const start = roundUp(hole.start, alignment);
+    if (start + size > hole.end) continue;
+    const before = { start: hole.start, end: start };
+    hole.start = start + size;
+    if (before.end > before.start) holes.splice(index, 0, before);
+    else if (hole.start === hole.end) holes.splice(index, 1);
+    return true;
+  }
+  return false;
+}
 
 export type { FitAccuracy, FitLineName } from "./fit_demand.ts";
 
@@ -191,4 +283,49 @@ function ledgersOf(wants: readonly Want[]): FitCore[] {
     usage: Object.fromEntries(usageNames.filter((name) => ledger.has(name)).map((name) => [name, ledger.get(name)])),
     bytes: [...ledger.values()].reduce((sum, bytes) => sum + bytes, 0),
   }));
+}
+
+/** Whether it fits. */
+export type FitVerdict = "fits" | "fits-only-by" | "does-not-fit";
+
+/** The answer. */
+export interface FitAnswer {
+  readonly instance: string;
+  /** Where the machine's numbers come from. */
+  readonly source: string;
+  /** Devices of the machine. */
+  readonly devices: number;
+  /** Device memory of the whole machine in bytes. */
+  readonly memoryBytes: number;
+  readonly lnc: number;
+  readonly logicalCores: readonly number[];
+  readonly scratchpad: ScratchpadMode;
+  readonly verdict: FitVerdict;
+  /** What has to be done for `fits-only-by`, else null. */
+  readonly onlyBy: string | null;
+  /** Why nothing was tried: wrong target, too few cores; else null. */
+  readonly obstacle: string | null;
+  /** Least bytes left on an HBM that is used; negative when short. 0 when nothing was tried. */
+  readonly margin: number;
+  /** The first thing that finds no room, or null. */
+  readonly shortage: FitShortage | null;
+  readonly hbms: readonly FitHbm[];
+  /** What the ledgers say after a load, per physical core. */
+  readonly cores: readonly FitCore[];
+  /** Smallest instance type of the table that answers `fits` to the same question, or null. */
+  readonly smallest: string | null;
+  /** What to change, best first; each a sentence. */
+  readonly advice: readonly string[];
+  /** Assumptions and remarks. */
+  readonly notes: readonly string[];
+}
+
+/** An answer before its advice. */
+export interface FitDraft extends Omit<FitAnswer, "smallest" | "advice"> {
+  readonly machine: Machine;
+  readonly models: readonly PlannedModel[];
+  /** Largest scratchpad variable that had to be private, 0 for none. */
+  readonly largestPrivateBytes: number;
+  /** Whether models and extra memory fit when the runtime's reported parts are left out. */
+  readonly fitsAlone: boolean;
 }

@@ -1,12 +1,12 @@
 /** The Neuron devices of a host as people know them from `neuron-ls`, told by the driver and its sysfs files. */
-import type { Kernel } from "../../ffi/kernel.ts";
 import { NeuronError } from "../../ffi/error.ts";
-import { SystemError } from "../../ffi/system_error.ts";
-import type { Geometry } from "../abi/architecture.ts";
+import type { Kernel } from "../../ffi/kernel.ts";
+import { SystemError } from "../../ffi/errno.ts";
+import { geometries, type Geometry, type Machine, machineOf, type Product } from "../abi/architecture.ts";
 import { openDevice } from "../driver/device.ts";
-import { type DiscoveredDevice, discoverDevices } from "../driver/discover.ts";
+import { discoverDevices, type DiscoveredDevice } from "../driver/discover.ts";
 import { DeviceOpenError, openAdvice, type OpenProblem } from "../driver/error.ts";
-import { formatVersion } from "../driver/version.ts";
+import { formatVersion } from "../driver/types.ts";
 import { idScopes, readSysfsMemory, type SysfsDevice } from "./sysfs_memory.ts";
 
 /** A process that has a device open. */
@@ -227,4 +227,51 @@ function numaNode({ kernel, sysfs }: Context, pci: string): number | null {
   const text = kernel.readText(`${sysfs}/bus/pci/devices/${pci}/numa_node`);
   // −1 stands for a machine without NUMA.
   return typeof text === "string" && /^\d+\s*$/.test(text) ? Number(text) : null;
+}
+
+/** There is no device that could be used. */
+export class NoDeviceError extends NeuronError {
+  override name = "NoDeviceError";
+}
+
+/** A machine as its devices describe it. */
+export interface LiveMachine {
+  readonly machine: Machine;
+  /** Host-global numbers of its devices; the machine's own count from 0. */
+  readonly devices: readonly number[];
+  /** Bytes in use on an HBM of the machine, counted over its devices; 0 where it is not known. */
+  used(hbm: number): number;
+}
+
+/**
+ * Describes the machine a kernel shows.
+ *
+ * @param options.device only this device
+ * @throws {NoDeviceError} when there is no usable device
+ */
+export function liveMachine(kernel: Kernel, options: DeviceListOptions & { readonly device?: number | undefined } = {}): LiveMachine {
+  const list = listDevices(kernel, options);
+  const wanted = list.devices.filter(({ device }) => options.device === undefined || device === options.device);
+  const usable = wanted.filter(({ state }) => state === "ok");
+  const [first] = usable;
+  if (first === undefined) {
+    const broken = wanted[0];
+    const what = options.device === undefined ? "there is no Neuron device" : `there is no usable /dev/neuron${options.device}`;
+    throw new NoDeviceError(`Cannot describe a live machine: ${broken === undefined ? what : `${broken.path} cannot be used (${broken.state})`}`, {
+      hint: broken?.advice ?? list.advice ?? "Name an instance type instead.",
+    });
+  }
+  const name = `${list.source === "fake" ? "fake " : ""}${first.product ?? "device"}${usable.length === 1 ? "" : ` × ${usable.length}`}`;
+  const hbmBytes = first.hbms?.[0]?.sizeBytes;
+  const machine = machineOf(geometries[first.product as Product], { name, devices: usable.length, ...(hbmBytes === undefined ? {} : { hbmBytes }) });
+  return { machine, devices: usable.map(({ device }) => device), used: usedOf(kernel, usable, options) };
+}
+
+function usedOf(kernel: Kernel, usable: readonly ListedDevice[], { sysfs }: DeviceListOptions): (hbm: number) => number {
+  const { devices } = readSysfsMemory(kernel, { root: sysfs });
+  const bytes = usable.flatMap(({ device, hbms }) => {
+    const counted = devices.find((one) => one.device === device)?.hbms ?? [];
+    return (hbms ?? []).map(({ hbm }) => counted.find((one) => one.hbm === hbm)?.usedBytes ?? 0);
+  });
+  return (hbm) => bytes[hbm] ?? 0;
 }

@@ -1,6 +1,6 @@
 /** Bars of device memory for terminals, drawn from a picture. */
 import { categories, type CategoryKey, categoryOf } from "./categories.ts";
-import { type Cell, cellsOf } from "./cells.ts";
+import { type Cell, cellsOf } from "./totals.ts";
 import type { HbmSums, MemoryPicture, PictureHbm } from "./model.ts";
 import { humanSize } from "../text/size.ts";
 

@@ -1,12 +1,11 @@
 /** From allocations and variables to a picture: pools, regions, gaps, lanes, sums. */
 import { NeuronError } from "../../ffi/error.ts";
 import { categoryOfUsage } from "./categories.ts";
-import type { AllocationInput, DeviceInput, HbmInput, PictureInput } from "./input.ts";
-import type { MemoryPicture, PictureHbm, PicturePool, PictureRegion, PoolKind, RegionKind } from "./model.ts";
-import { type Extent, placeVariables, type PlacedVariable } from "./place.ts";
-import { timelineOf } from "./timeline.ts";
-import { totalsOf } from "./totals.ts";
-import { assignLanes, coverage } from "./lanes.ts";
+import type {
+  AllocationInput, DeviceInput, HbmInput, MemoryPicture, PictureHbm, PictureInput, PicturePool, PictureRegion, PoolKind, RegionKind,
+} from "./model.ts";
+import { assignLanes, coverage, type Extent, type PlacedVariable, placeVariables } from "./place.ts";
+import { timelineOf, totalsOf } from "./totals.ts";
 
 const PAGE_BYTES = 4096;
 const CARVE_OUT_BYTES = 2 ** 24;

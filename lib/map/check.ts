@@ -1,6 +1,6 @@
 /** What must hold of every picture, checked from its numbers alone. */
 import type { MemoryPicture, PictureHbm, PictureRegion, PictureVariable } from "./model.ts";
-import { ownerTree, treeBytes } from "./owner_tree.ts";
+import { ownerTree, treeBytes } from "./totals.ts";
 
 /**
  * Checks a picture: pools fill every HBM and regions every pool, byte for byte;

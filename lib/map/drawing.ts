@@ -1,9 +1,7 @@
 /** A picture in the compact form the page draws from. */
 import { categories, type CategoryKey } from "./categories.ts";
 import type { MemoryPicture, Peak, PictureHbm, PoolKind, RegionKind } from "./model.ts";
-import { type LeafKind, type OwnerNode, ownerTree } from "./owner_tree.ts";
-import { thinPoints, timelineOf } from "./timeline.ts";
-import { regionsOf } from "./totals.ts";
+import { type LeafKind, type OwnerNode, ownerTree, regionsOf, thinPoints, timelineOf } from "./totals.ts";
 
 /** An index into {@linkcode Drawing.strings}, −1 for none. */
 export type Text = number;

@@ -2,9 +2,8 @@
 import type { Geometry } from "../abi/architecture.ts";
 import type { DeviceMemory, Dmem } from "../dmem/types.ts";
 import type { ChunkListEntry } from "../driver/types.ts";
-import { categoryNames } from "../host/sysfs_categories.ts";
-import type { AllocationInput, DeviceInput, HbmInput, VariableInput } from "./input.ts";
-import type { PictureHost } from "./model.ts";
+import { categoryNames } from "../host/sysfs_memory.ts";
+import type { AllocationInput, DeviceInput, HbmInput, PictureHost, VariableInput } from "./model.ts";
 
 /** A variable with its place, as a staged subgraph lists it. */
 export interface PlacedInput {

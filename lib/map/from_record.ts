@@ -2,8 +2,7 @@
 import type { LogEvent } from "../dmem/allocation_log.ts";
 import type { LedgerEntry } from "../dmem/types.ts";
 import { categoryOfUsage } from "./categories.ts";
-import type { AllocationInput } from "./input.ts";
-import type { PictureEvent, PictureHost } from "./model.ts";
+import type { AllocationInput, PictureEvent, PictureHost } from "./model.ts";
 
 /** One recorded allocation or free; a ledger's entry is one. */
 export type RecordEntry =

@@ -1,10 +1,166 @@
 /** The picture as one HTML file. */
 import { createHash } from "node:crypto";
+import { categories } from "./categories.ts";
 import { toDrawing } from "./drawing.ts";
 import type { MemoryPicture } from "./model.ts";
-import { pageScript } from "./script.ts";
+import { actionsFunctions } from "./page/actions.ts";
+import { describeFunctions, panelFunctions } from "./page/panel.ts";
+import { drawMapFunctions, mapLayoutFunctions } from "./page/draw_map.ts";
+import { drawTimeFunctions } from "./page/draw_time.ts";
+import { drawTreeFunctions, penFunctions } from "./page/draw_tree.ts";
+import { scaleFunctions, stateFunctions } from "./page/state.ts";
+import { searchFunctions, textFunctions } from "./page/text.ts";
+import { startFunctions, wireFunctions } from "./page/start.ts";
 import { elsewhere, escapeHtml, figures, hbmList, kindsTable, legend, notesList, ownersTable } from "./sections.ts";
-import { pageStyle } from "./style.ts";
+import { treemapFunctions } from "./treemap.ts";
+
+const ALL = [
+  ...actionsFunctions,
+  ...describeFunctions,
+  ...drawMapFunctions,
+  ...drawTimeFunctions,
+  ...drawTreeFunctions,
+  ...mapLayoutFunctions,
+  ...panelFunctions,
+  ...penFunctions,
+  ...scaleFunctions,
+  ...searchFunctions,
+  ...startFunctions,
+  ...stateFunctions,
+  ...textFunctions,
+  ...wireFunctions,
+  ...treemapFunctions,
+];
+
+/**
+ * The page's script as text: the functions of `view/`, as this runtime has them
+ * without their types, and the call that starts the page. They are ordinary typed
+ * functions, tested as such; the page gets their source.
+ */
+export function pageScript(): string {
+  return `"use strict";(()=>{\n${ALL.map(String).join("\n")}\nstart(window);\n})();`;
+}
+
+/** Names of the functions in the script. */
+export const scriptNames: readonly string[] = ALL.map(({ name }) => name);
+
+function colours(scheme: "light" | "dark"): string {
+  return categories.map((category) => `--${category.key}:${category[scheme]}`).join(";");
+}
+
+const LIGHT = `--paper:#fcfcf9;--raised:#ffffff;--ink:#1b1e23;--muted:#5b626c;--rule:#d9dad4;--free:#f1f1ec;--accent:#0b5cad;--focus:#0b5cad;${colours("light")}`;
+const DARK = `--paper:#14171b;--raised:#1b1f25;--ink:#e9eaec;--muted:#a3a9b3;--rule:#343a42;--free:#20242a;--accent:#8cc4ff;--focus:#8cc4ff;${colours("dark")}`;
+
+/** The page's style sheet: light, dark and print. */
+export function pageStyle(): string {
+  return `:root{color-scheme:light dark;${LIGHT};--sans:ui-sans-serif,system-ui,"Segoe UI",Inter,Roboto,sans-serif;--mono:ui-monospace,"SF Mono","Cascadia Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace}
+@media (prefers-color-scheme:dark){:root{${DARK}}}
+${BASE}${PARTS}
+@media print{:root{color-scheme:light;${LIGHT};--paper:#ffffff}${PRINT}}
+`;
+}
+
+const BASE = `
+*{box-sizing:border-box}
+html{background:var(--paper);color:var(--ink);font:14px/1.5 var(--sans);-webkit-text-size-adjust:100%}
+body{margin:0 auto;max-width:1440px;padding:28px 40px 64px}
+h1{font-size:26px;line-height:1.2;letter-spacing:-.02em;font-weight:650;margin:0;overflow-wrap:anywhere}
+h2{font-size:15px;font-weight:650;margin:0;letter-spacing:-.005em}
+h2 small{font-weight:400;color:var(--muted);font-size:13px;margin-left:10px}
+p{margin:0}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th{font-weight:500;color:var(--muted);font-size:12px;text-align:left;padding:0 12px 6px 0;border-bottom:1px solid var(--rule)}
+td{padding:5px 12px 5px 0;border-bottom:1px solid var(--rule);vertical-align:baseline;overflow-wrap:anywhere}
+th.n,td.n{text-align:right;white-space:nowrap}
+th:last-child,td:last-child{padding-right:0}
+td small{color:var(--muted);font:11.5px var(--mono);margin-left:8px}
+.mono{font-family:var(--mono);font-size:12.5px}
+.chip{display:inline-block;width:11px;height:11px;border-radius:2.5px;flex:none;box-shadow:inset 0 0 0 1px color-mix(in srgb,var(--ink) 22%,transparent)}
+.unseen{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+canvas{display:block;width:100%;touch-action:pan-y;border-radius:3px}
+:focus-visible{outline:2px solid var(--focus);outline-offset:3px;border-radius:3px}
+button{font:inherit;color:inherit;background:none;border:0;padding:0;cursor:pointer}
+section{margin-top:36px}
+.bar{display:flex;align-items:baseline;gap:16px;margin-bottom:12px;flex-wrap:wrap}
+.bar>.tools{margin-left:auto;display:flex;gap:6px;align-items:center}
+.tools button,.crumbs button{border:1px solid var(--rule);background:var(--raised);border-radius:6px;padding:2px 10px;font-size:12.5px;line-height:20px}
+.tools button:hover{border-color:var(--muted)}
+.tools button[aria-pressed=true]{background:var(--ink);color:var(--paper);border-color:var(--ink)}
+.tools .join{display:flex}
+.tools .join button:first-child{border-radius:6px 0 0 6px}
+.tools .join button:last-child{border-radius:0 6px 6px 0;margin-left:-1px}
+kbd{font:11px var(--mono);border:1px solid var(--rule);border-bottom-width:2px;border-radius:4px;padding:0 4px;color:var(--muted);background:var(--raised)}
+.keys{margin-top:10px;color:var(--muted);font-size:12px;line-height:2}
+.keys span{margin-right:14px;white-space:nowrap}
+`;
+
+const PARTS = `
+header{display:grid;grid-template-columns:1fr minmax(240px,340px);gap:4px 32px;align-items:start}
+header .source{color:var(--muted);margin-top:4px}
+.find{position:relative}
+.find input{width:100%;font:inherit;color:inherit;background:var(--raised);border:1px solid var(--rule);border-radius:8px;padding:7px 12px}
+.find input::placeholder{color:var(--muted)}
+#found{position:absolute;right:12px;top:8px;color:var(--muted);font-size:12.5px;pointer-events:none}
+#results{position:absolute;z-index:5;top:40px;right:0;left:-80px;margin:0;padding:4px;list-style:none;background:var(--raised);border:1px solid var(--rule);border-radius:8px;box-shadow:0 12px 32px #0003}
+#results li{display:grid;grid-template-columns:11px minmax(0,1fr) auto;gap:9px;align-items:center;padding:4px 8px;border-radius:5px;cursor:pointer}
+#results li.current,#results li:hover{background:color-mix(in srgb,var(--accent) 14%,transparent)}
+#results .name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+#results .more{color:var(--muted);font-size:12px;white-space:pre}
+.figures{display:flex;flex-wrap:wrap;gap:20px 56px;margin:26px 0 0;padding:0}
+.figures div{display:flex;flex-direction:column}
+.figures dt{order:-1;color:var(--muted);font-size:12.5px}
+.figures dd{margin:0;font-size:27px;line-height:1.25;font-weight:600;letter-spacing:-.02em;font-variant-numeric:tabular-nums}
+.figures dd small{display:block;font:400 12px/1.4 var(--mono);color:var(--muted);letter-spacing:0}
+.legend{display:flex;flex-wrap:wrap;gap:6px 20px;margin:0 0 12px;padding:0;list-style:none;font-size:12.5px}
+.legend li{display:flex;gap:7px;align-items:center}
+.legend .free i{background:repeating-linear-gradient(135deg,var(--free) 0 3px,var(--rule) 3px 4px)}
+.hbms{list-style:none;margin:0;padding:0}
+.hbms button{display:grid;grid-template-columns:190px minmax(120px,1fr) 96px 96px 64px;gap:18px;align-items:center;width:100%;text-align:left;padding:6px 10px;margin:0 -10px;width:calc(100% + 20px);border-radius:7px;font-variant-numeric:tabular-nums}
+.hbms button:hover{background:color-mix(in srgb,var(--ink) 5%,transparent)}
+.hbms button[aria-pressed=true]{background:color-mix(in srgb,var(--accent) 13%,transparent)}
+.hbms b{font-weight:600}
+.hbms .cores{color:var(--muted);font-size:12.5px;margin-left:8px}
+.hbms svg{display:block;width:100%;height:18px;border-radius:3px;background:var(--free)}
+.hbms .n{text-align:right}
+.hbms .head{display:grid;grid-template-columns:190px minmax(120px,1fr) 96px 96px 64px;gap:18px;color:var(--muted);font-size:12.5px;padding:10px 0 2px}
+${categories.map(({ key }) => `.c-${key}{fill:var(--${key});background:var(--${key})}`).join("")}
+#overview{margin-bottom:8px}
+#map{cursor:crosshair}
+#selection{margin-top:12px;min-height:92px;border-top:1px solid var(--rule);padding-top:12px}
+#selection .empty{color:var(--muted)}
+.what{display:flex;gap:9px;align-items:center;overflow-wrap:anywhere}
+.what strong{font-weight:600}
+.what .kind{color:var(--muted);white-space:nowrap}
+#selection dt{color:var(--muted);font-size:12px;line-height:21px;float:left;clear:left;width:86px}
+#selection dd{margin:0 0 0 86px;overflow-wrap:anywhere}
+#selection dl{columns:3 330px;column-gap:28px;margin:8px 0 0}
+#selection dd{break-inside:avoid}
+#tip{position:fixed;z-index:10;max-width:440px;background:var(--raised);color:var(--ink);border:1px solid var(--rule);border-radius:8px;box-shadow:0 10px 28px #0004;padding:10px 13px;pointer-events:none;font-size:13px;line-height:1.45}
+#tip dl{display:grid;grid-template-columns:auto 1fr;gap:1px 12px;margin:6px 0 0}
+#tip dt{color:var(--muted);font-size:12px;line-height:19px}
+#tip dd{margin:0;overflow-wrap:anywhere}
+dd{font-variant-ligatures:no-contextual}
+#tip[hidden],#results[hidden]{display:none}
+.two{display:grid;grid-template-columns:minmax(0,1fr) 380px;gap:36px;align-items:start}
+#tree{cursor:pointer}
+.crumbs{display:flex;gap:6px;flex-wrap:wrap;margin-left:auto}
+.crumbs button[aria-current]{color:var(--muted)}
+.notes{margin:14px 0 0;padding:10px 14px;border-left:3px solid var(--code);background:var(--raised);list-style:none}
+details summary{cursor:pointer;font-weight:600}
+details table{margin-top:10px}
+.none{color:var(--muted)}
+footer{margin-top:44px;padding-top:14px;border-top:1px solid var(--rule);color:var(--muted);font-size:12px}
+@media (max-width:900px){body{padding:20px 18px 48px}header,.two{grid-template-columns:minmax(0,1fr)}.hbms button,.hbms .head{grid-template-columns:110px minmax(80px,1fr) 84px}.hbms .opt,.hbms .cores{display:none}#results{left:0}}
+`;
+
+const PRINT = `
+html{font-size:11px}body{padding:0;max-width:none}
+.find,.tools,.keys,#tip,#overview,.crumbs,.empty{display:none!important}
+section{margin-top:20px;break-inside:avoid}
+.two{grid-template-columns:minmax(0,1fr) 260px}
+*{-webkit-print-color-adjust:exact;print-color-adjust:exact}
+@page{size:A4 landscape;margin:12mm}
+`;
 
 /**
  * A picture as one HTML file that needs nothing else: no network, no other file.

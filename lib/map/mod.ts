@@ -5,10 +5,10 @@ export { checkPicture } from "./check.ts";
 export { chunkInputs, deviceInput, hbmInputs, type PlacedInput, variableInputs } from "./from_memory.ts";
 export { droppedInDump, entriesOfLog, type RecordEntry, type Replayed, replayRecord } from "./from_record.ts";
 export { pictureHtml } from "./html.ts";
-export type { AllocationInput, DeviceInput, HbmInput, PictureInput, VariableInput } from "./input.ts";
+export type { AllocationInput, DeviceInput, HbmInput, PictureInput, VariableInput } from "./model.ts";
 export type {
   HbmSums, MemoryPicture, Peak, PictureDevice, PictureEvent, PictureHbm, PictureHost, PicturePool, PictureRegion, PictureSums, PictureTotals, PictureVariable,
   PoolKind, RegionKind, UnplacedVariable,
 } from "./model.ts";
-export { type OwnerNode, ownerTree, treeBytes } from "./owner_tree.ts";
+export { type OwnerNode, ownerTree, treeBytes } from "./totals.ts";
 export { drawBars, type BarOptions } from "./bars.ts";

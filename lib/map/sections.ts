@@ -1,7 +1,7 @@
 /** The parts of the page that are plain markup: they need no script, and carry every total to the byte. */
 import { grouped, humanSize } from "../text/size.ts";
 import { categories, categoryOf } from "./categories.ts";
-import { cellsOf } from "./cells.ts";
+import { cellsOf } from "./totals.ts";
 import type { HbmSums, MemoryPicture, PictureHbm } from "./model.ts";
 
 /** Text made safe for markup, attributes included. */

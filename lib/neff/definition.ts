@@ -1,8 +1,7 @@
 import * as v from "valibot";
 import { NeffError, printable } from "./error.ts";
 import { readEngine } from "./engine.ts";
-import { type DuplicateKey, type JsonDocument, parseJson } from "./json.ts";
-import { jsonPath } from "./json_locate.ts";
+import { type DuplicateKey, type JsonDocument, jsonPath, parseJson } from "./json.ts";
 import type { NeffLimits } from "./limits.ts";
 import {
   type DmaQueue,

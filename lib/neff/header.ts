@@ -1,5 +1,5 @@
 import { NeffError, NRT_UNSUPPORTED_NEFF_VERSION } from "./error.ts";
-import { bitsText, LOADER_FEATURE_MASK, REJECTED_FEATURE_MASK } from "./features.ts";
+import { bitsText, LOADER_FEATURE_MASK, REJECTED_FEATURE_MASK } from "./summary.ts";
 import type { NeffHeader } from "./model.ts";
 
 /** Length of the header; the payload always starts here, whatever `headerSize` says. */

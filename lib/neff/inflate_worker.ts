@@ -1,8 +1,7 @@
 /** The thread of `inflate_thread.ts`: reads a file, inflates, and hands over what came out in buffers it gets back. */
 import { createReadStream } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
-import type { InflateJob, InflateMessage } from "./inflate_thread.ts";
-import { inflate } from "./inflater.ts";
+import { inflate, type InflateJob, type InflateMessage } from "./inflate_thread.ts";
 
 /** Bytes of a buffer, and how many there are. */
 const BUFFER_BYTES = 1024 * 1024;

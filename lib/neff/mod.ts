@@ -3,10 +3,10 @@
  * No device is needed for any of it.
  */
 export { type ConstantPayload, constantPayload } from "./assemble.ts";
-export * from "./dtype.ts";
+export * from "./variable.ts";
 export { addressableBytes, dmaReferences, extentOf, INSTRUCTION_BYTES, type ResolvedReference } from "./engine.ts";
 export * from "./error.ts";
-export * from "./features.ts";
+export * from "./summary.ts";
 export { decodeHeader, encodeHeader, HEADER_BYTES, HEADER_OFFSETS, type HeaderFields, looksLikeNeff } from "./header.ts";
 export { TARGET_FAMILIES, TARGET_WORDS } from "./kelf.ts";
 export { DEFAULT_LIMITS, type NeffLimits } from "./limits.ts";
@@ -23,7 +23,7 @@ export {
 export { parseNeff, type ParseOptions } from "./read.ts";
 export { readNeff, type ReadOptions } from "./read_neff.ts";
 export { openNeff, type OpenNeffOptions, type PassingConstant, type PassingNeff } from "./open_neff.ts";
-export { checkReservations } from "./reservation.ts";
+export { checkReservations } from "./variable.ts";
 export type { NeffSource } from "./source.ts";
 export { type MemberStream, streamMembers, type StreamOptions, type StreamSummary } from "./stream.ts";
 export { type NeffSummary, type ScratchpadNeed, scratchpadNeed, type SubgraphSummary, summarizeNeff } from "./summary.ts";

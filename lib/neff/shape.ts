@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { NeffError, printable } from "./error.ts";
-import { jsonPath } from "./json_locate.ts";
+import { jsonPath } from "./json.ts";
 
 /** A whole number of at least 0 that JavaScript holds exactly. */
 export const Whole = v.custom<number>(

@@ -3,11 +3,9 @@ import { Readable } from "node:stream";
 import { NeffError, withFile } from "./error.ts";
 import { compareTrailer, cutOff, gzipHeaderBytes, inflateCap, isGzip, tooLarge } from "./gzip.ts";
 import { checkHeader, checkLength, decodeHeader, HEADER_BYTES, looksLikeNeff, plainBytes, viewOf } from "./header.ts";
-import { inflateApart, NoThreadError } from "./inflate_thread.ts";
-import { INFLATE_BYTES, inflate, type Inflated } from "./inflater.ts";
+import { inflate, INFLATE_BYTES, inflateApart, type Inflated, NoThreadError } from "./inflate_thread.ts";
 import { limitsWith, type NeffLimits } from "./limits.ts";
-import { memberName, refuseRepeated } from "./members.ts";
-import { explainBareTar, hashAlgorithm, locateNeff, type NeffPlace, type ParseOptions } from "./read.ts";
+import { explainBareTar, hashAlgorithm, locateNeff, memberName, type NeffPlace, type ParseOptions, refuseRepeated } from "./read.ts";
 import { type ByteSource, type NeffSource, openSource, readAll, readChunks, systemFault } from "./source.ts";
 import {
   BLOCK_BYTES,

@@ -1,5 +1,5 @@
 import { NeffError, printable } from "./error.ts";
-import type { BackingBuffer, Variable, VariableBase, VariableType } from "./model.ts";
+import type { BackingBuffer, Note, Subgraph, Target, Variable, VariableBase, VariableType } from "./model.ts";
 import { fieldError, type Fields, found, isTable, textField, wholeField, wholeListField } from "./shape.ts";
 
 const U32 = 0xffff_ffff;
@@ -40,6 +40,8 @@ export interface VariableContext {
  * Reads one entry of a definition's `var` object. Sizes may be any safe integer:
  * real tensors reach 2^32 bytes exactly. `dtype` and `shape` are not bounded here
  * but where the record is written.
+ *
+ * @throws {NeffError} for a field that is missing or of another kind
  */
 export function readVariable(context: VariableContext): Variable {
   const { fields, name } = context;
@@ -116,7 +118,7 @@ function readFile({ name, varId, dtype, shape }: VariableBase, context: Variable
   };
 }
 
-/** Full member name of a file named in a definition or an engine file. */
+/** Full member name of a file named in a definition or an engine file. @param directory of the subgraph, empty for none @param fileName as the definition says it */
 export function inDirectory(directory: string, fileName: string): string {
   return directory === "" ? fileName : `${directory}/${fileName}`;
 }
@@ -181,4 +183,88 @@ export function isRepetition(first: unknown, second: unknown): boolean {
   const idOf = (entry: unknown): unknown => (isTable(entry) && Object.hasOwn(entry, "var_id") ? entry["var_id"] : undefined);
   const id = idOf(first);
   return id !== undefined && id === idOf(second);
+}
+
+/** One element type of the host graph. */
+export interface Dtype {
+  readonly name: string;
+  /** The runtime's number (kelf notes, dltype table). */
+  readonly number: number;
+  readonly bytes: number;
+}
+
+const TABLE: readonly (readonly [string, number, number])[] = [
+  ["float32", 10, 4],
+  ["float16", 7, 2],
+  ["bfloat16", 6, 2],
+  ["float32r", 11, 4],
+  ["int8", 2, 1],
+  ["int16", 4, 2],
+  ["int32", 8, 4],
+  ["int64", 12, 8],
+  ["uint8", 3, 1],
+  ["uint16", 5, 2],
+  ["uint32", 9, 4],
+  ["uint64", 1, 8],
+  // The 8-bit floats' spellings in the host graph are not established; these are the descriptors' ones.
+  ["float8e3", 13, 1],
+  ["float8e4", 14, 1],
+  ["float8e5", 15, 1],
+  ["float8_e4m3fn", 14, 1],
+];
+
+const BY_NAME: ReadonlyMap<string, Dtype> = new Map(TABLE.map(([name, number, bytes]) => [name, { name, number, bytes }]));
+
+/** The element type of a host-graph name; undefined for one nobody knows (the runtime counts it as 1 byte). */
+export function dtypeOf(name: string): Dtype | undefined {
+  return BY_NAME.get(name);
+}
+
+/**
+ * Bytes of a tensor, or undefined when its element type is unknown.
+ *
+ * @example
+ * console.log(tensorBytes([128, 128], "bfloat16")); // → 32768
+ */
+export function tensorBytes(shape: readonly number[], dtype: string): number | undefined {
+  const bytes = dtypeOf(dtype)?.bytes;
+  return bytes === undefined ? undefined : shape.reduce((product, dimension) => product * dimension, bytes);
+}
+
+/** Bytes every reservation has. */
+const RESERVATION_BYTES = 8;
+/** Offset cayman demands; mariana files carry 0x3FFF8, which nothing checks. */
+const CAYMAN_OFFSET = 0x37ff8;
+
+/**
+ * Checks the event accelerator's place in the state buffer (`runtime_statebuffer_reservation`)
+ * as the runtime does: on cayman one that is there must start at partition 0, span 128, lie at
+ * 0x37FF8 and have 8 bytes; one that is missing is only mentioned. Other architectures are not
+ * checked. Throws a `NeffError` with status 2.
+ */
+export function checkReservations(subgraph: Subgraph, target: Target): readonly Note[] {
+  if (target !== "cayman") return [];
+  const [first, ...others] = subgraph.reservations ?? [];
+  const member = subgraph.definitionPath;
+  if (first === undefined) {
+    return [{ code: "no-reservation", message: `${member}: model has no evtaccel reservation on SBUF` }];
+  }
+  for (const [index, reservation] of [first, ...others].entries()) {
+    const path = `$.runtime_statebuffer_reservation[${index}]`;
+    const refuse = (key: string, reason: string): NeffError =>
+      new NeffError(`evtaccel reservation ${reason}`, { kind: "invalid-definition", where: { member, path: `${path}.${key}` } });
+    if (reservation.basePartition !== 0) {
+      throw refuse("base_partition", `must start at 0, it starts at ${reservation.basePartition}`);
+    }
+    if (reservation.partitions !== 128) {
+      throw refuse("partitions", `must span 128 partitions, it spans ${reservation.partitions}`);
+    }
+    if (reservation.offset !== CAYMAN_OFFSET) {
+      throw refuse("offset", `must lie at ${CAYMAN_OFFSET}, it lies at ${reservation.offset}`);
+    }
+    if (reservation.size !== RESERVATION_BYTES) {
+      throw refuse("size", `must have ${RESERVATION_BYTES} bytes, it has ${reservation.size}`);
+    }
+  }
+  return [];
 }

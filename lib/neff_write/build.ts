@@ -1,8 +1,8 @@
 import { ArgumentError } from "../../ffi/error.ts";
-import { FEATURE_VNC } from "../neff/features.ts";
+import { FEATURE_VNC } from "../neff/summary.ts";
 import type { HeaderFields } from "../neff/header.ts";
 import { buildDefinition, type BuiltDefinition, type DefinitionSpec } from "./build_definition.ts";
-import { tensorBytes } from "../neff/dtype.ts";
+import { tensorBytes } from "../neff/variable.ts";
 import type { MemberSpec } from "./tar_write.ts";
 import { type ArchiveSpec, type NeffSpec, writeNeff } from "./write.ts";
 

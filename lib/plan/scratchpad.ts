@@ -8,7 +8,7 @@
  * always resolves against its own number of pages.
  */
 import { NrtStatus } from "../abi/runtime_dmem.ts";
-import { SCRATCHPAD_CONTIGUOUS_PAGE_BYTES, SCRATCHPAD_MAX_PAGES, SCRATCHPAD_PAGE_BYTES } from "../abi/runtime_scratchpad.ts";
+import { SCRATCHPAD_CONTIGUOUS_PAGE_BYTES, SCRATCHPAD_MAX_PAGES, SCRATCHPAD_PAGE_BYTES } from "../abi/runtime_tensor.ts";
 import { PlanError } from "./error.ts";
 
 const LARGEST_PAGE_BYTES = 0xffffffff;

@@ -5,23 +5,19 @@ import { MAX_CORES, MAX_DEVICES } from "../abi/runtime_context.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { datastoreMetrics } from "../dmem/datastore_metrics.ts";
 import { openDeviceMemory } from "../dmem/memory.ts";
-import type { AllocatorLayer, DeviceMemory, DeviceMemoryOptions } from "../dmem/types.ts";
+import type { AllocatorLayer, DeviceMemoryOptions } from "../dmem/types.ts";
 import { openDevice } from "../driver/device.ts";
 import type { NeuronDevice } from "../driver/types.ts";
-import { type Claim, claimCores } from "./claims.ts";
-import { CompletionBoard } from "./completion.ts";
-import { NeuronCore } from "./core.ts";
-import type { Environment } from "./environment.ts";
+import { type Claim, claimCores, readCoreRequest } from "./visible_cores.ts";
+import { ApiGate, CompletionBoard } from "./process_state.ts";
+import { type ContextDevice, NeuronCore } from "./core.ts";
+import { type Environment, readSwitches, type RuntimeSwitches } from "./environment.ts";
 import { NrtError, type RuntimeNote } from "./errors.ts";
-import { type HandleMinter, processHandles } from "./handles.ts";
+import { type HandleMinter, processHandles } from "./model_database.ts";
 import { LogicalCore } from "./logical_core.ts";
-import { logicalCoreSize, physicalCoresOf } from "./logical_cores.ts";
+import { logicalCoreSize, physicalCoresOf, type RoutingMap, routingMapOf } from "./logical_cores.ts";
 import type { Model } from "./model.ts";
-import { routingMapOf, type RoutingMap } from "./routing.ts";
-import { ApiGate } from "./states.ts";
-import { readSwitches, type RuntimeSwitches } from "./switches.ts";
 import type { Tensor } from "./tensor.ts";
-import { readCoreRequest } from "./visible_cores.ts";
 
 /** What a context is made from. */
 export interface ContextOptions {
@@ -47,20 +43,6 @@ export interface ContextOptions {
   readonly sysfs?: string | undefined;
   /** Bytes of one HBM when they are not the product's: a fake of another size. */
   readonly hbmSize?: number | undefined;
-}
-
-/** One device of a context (`mla_t`). */
-export interface ContextDevice {
-  /** Index of the node. */
-  readonly index: number;
-  /** Index on the host; differs in containers that rename nodes. */
-  readonly hostIndex: number;
-  /** Routing id for collectives. */
-  readonly routingId: number;
-  /** The open device. */
-  readonly device: NeuronDevice;
-  /** Its memory. */
-  readonly memory: DeviceMemory;
 }
 
 /** What was still there when a context was closed. */
@@ -89,7 +71,7 @@ export class NeuronContext implements Disposable {
   /** The devices, rising. */
   readonly devices: readonly ContextDevice[];
   /** Physical cores of the process, in the order of its logical cores. */
-  readonly cores: readonly NeuronCore[];
+  readonly cores: readonly NeuronCore<LogicalCore>[];
   /** Logical cores of the process. */
   readonly logicalCores: readonly LogicalCore[];
   /** Routing ids of the host. */
@@ -167,7 +149,7 @@ export class NeuronContext implements Disposable {
    *
    * @throws {NrtError} NRT_INVALID outside 32 devices of 8 cores, for a device that is not open, and for a core of another process; NRT_FAILURE after `close()`
    */
-  resolve(device: number, core: number): NeuronCore {
+  resolve(device: number, core: number): NeuronCore<LogicalCore> {
     const refuse = (status: number, why: string, hint?: string): NrtError =>
       new NrtError(status, `Cannot find core ${core} of device ${device}: ${why}`, { hint, details: { device, core } });
     if (this.#stack.disposed) throw refuse(NrtStatus.FAILURE, "TDRV not initialized!", "Open the devices first.");
@@ -264,7 +246,7 @@ export class NeuronContext implements Disposable {
     return new LogicalCore(this, { index, globalIndex, collectiveId: device.routingId * perDevice + globalIndex % perDevice });
   }
 
-  #coresOf(globalIndex: number, logical: LogicalCore, options: ContextOptions, stack: DisposableStack): readonly NeuronCore[] {
+  #coresOf(globalIndex: number, logical: LogicalCore, options: ContextOptions, stack: DisposableStack): readonly NeuronCore<LogicalCore>[] {
     return physicalCoresOf(globalIndex, this.logicalSize).map((globalCore) => {
       const { coresPerDevice } = this.devices[0]!.device.geometry;
       const { index, memory } = this.#deviceOf(Math.floor(globalCore / coresPerDevice));

@@ -1,15 +1,202 @@
+import type { UsageName } from "../abi/runtime_dmem.ts";
 import type { Allocator, AllocRequest, CoreMemory, DeviceMemory, Dmem } from "../dmem/types.ts";
-import { coreScratchpad, type CoreScratchpadOptions, type StageCore } from "../stage/core.ts";
+import type { NeuronDevice } from "../driver/types.ts";
 import type { Scratchpad } from "../plan/scratchpad.ts";
-import { DeviceBuffer } from "./buffer.ts";
-import type { LogicalCore, TensorShape } from "./logical_core.ts";
-import { ModelDatabase } from "./model_database.ts";
-import type { ModelPart } from "./model_part.ts";
-import { RunQueue } from "./run_queue.ts";
-import type { ApiGate } from "./states.ts";
+import { coreScratchpad, type CoreScratchpadOptions, type StageCore } from "../stage/stage_part.ts";
+import type { StagedSubgraph } from "../stage/staged_model.ts";
+import type { RuntimeSwitches } from "./environment.ts";
+import { type HandleMinter, ModelDatabase } from "./model_database.ts";
+import type { ApiGate } from "./process_state.ts";
 import type { Tensor } from "./tensor.ts";
-import type { TensorOptions } from "./tensor_allocate.ts";
-import { dropUcodeCache, type UcodeCache } from "./ucode.ts";
+import { bytesOf, type BytesSource, isBytes, pieces, type TensorOptions, type TensorShape, type TensorSource } from "./tensor_storage.ts";
+import { dropUcodeCache, type UcodeCache, type UcodeOfModel } from "./ucode.ts";
+
+/** Where a buffer comes from, for messages and listings. */
+export interface BufferOwner {
+  /** Device index. */
+  readonly device: number;
+  /** Physical core on the device. */
+  readonly core: number;
+}
+
+/** Options of reads and writes: byte offset, default 0. */
+export interface BufferAccess {
+  /** Byte offset in the buffer, default 0. */
+  readonly at?: number | undefined;
+}
+
+/**
+ * Device memory of a script: what `core.alloc` gives. Freed by `close()` or `using`.
+ *
+ * @example
+ * using neuron = openNeuron({ fake: "trn2" });
+ * using buffer = neuron.core(0).alloc(4096);
+ * buffer.write(new Float32Array([1, 2, 3]), { at: 128 });
+ * console.log(new Float32Array(buffer.read(12, { at: 128 })).join(" ")); // → 1 2 3
+ */
+export class DeviceBuffer implements Disposable {
+  /** The allocation. */
+  readonly memory: Dmem;
+  /** The core it is charged to. */
+  readonly owner: BufferOwner;
+
+  constructor(memory: Dmem, owner: BufferOwner) {
+    this.memory = memory;
+    this.owner = owner;
+  }
+
+  /** Bytes. */
+  get size(): number {
+    return this.memory.size;
+  }
+
+  /** Device address of byte 0. */
+  get address(): number {
+    return this.memory.address;
+  }
+
+  /** HBM. */
+  get hbm(): number {
+    return this.memory.hbm;
+  }
+
+  /** What it is for. */
+  get usage(): UsageName {
+    return this.memory.usage;
+  }
+
+  /** Text shown in reports, or null. */
+  get hint(): string | null {
+    return this.memory.hint;
+  }
+
+  /** Whether it was closed. */
+  get closed(): boolean {
+    return this.memory.closed;
+  }
+
+  /** Writes bytes; they are there on return. @throws {MemoryError} outside the buffer */
+  write(source: BytesSource, options: BufferAccess = {}): void {
+    this.memory.copyIn(bytesOf(source), { offset: options.at ?? 0 });
+  }
+
+  /** Streams bytes in, without a second copy. Returns how many. @throws {MemoryError} when there are more than fit */
+  async writeFrom(source: TensorSource, options: BufferAccess = {}): Promise<number> {
+    const at = options.at ?? 0;
+    if (!isBytes(source)) return this.memory.copyFromStream(pieces(source), { offset: at });
+    this.write(source, options);
+    return source.byteLength;
+  }
+
+  /** Reads into a new buffer; by default to the end. @throws {MemoryError} outside the buffer */
+  read(length?: number, options: BufferAccess = {}): ArrayBuffer {
+    const at = options.at ?? 0;
+    return this.memory.read(length ?? this.size - at, { offset: at });
+  }
+
+  /** Sets bytes; by default all. @param value 0 … 255 */
+  fill(value: number, options: BufferAccess & { readonly size?: number | undefined } = {}): void {
+    const at = options.at ?? 0;
+    this.memory.fill(value, { offset: at, size: options.size ?? this.size - at });
+  }
+
+  /** The memory itself, mapped: stores are seen by the device. Detached by `close()`. */
+  map(): Uint8Array {
+    return this.memory.map();
+  }
+
+  /** Frees the memory. A second call does nothing. */
+  close(): void {
+    this.memory.close();
+  }
+
+  /** Same as {@linkcode close}. */
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+/**
+ * The executions of one core: one at a time, in the order they came. Nothing is
+ * preempted.
+ */
+export class RunQueue {
+  #tail: Promise<void> = Promise.resolve();
+  #waiting = 0;
+
+  /** Executions that run or wait. */
+  get length(): number {
+    return this.#waiting;
+  }
+
+  /** Waits for its turn; the returned function ends it. A second call of that does nothing. */
+  async enter(): Promise<() => void> {
+    const before = this.#tail;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#tail = promise;
+    this.#waiting += 1;
+    await before;
+    let left = false;
+    return () => {
+      if (left) return;
+      left = true;
+      this.#waiting -= 1;
+      resolve();
+    };
+  }
+}
+
+/** One device of a context (`mla_t`). */
+export interface ContextDevice {
+  /** Index of the node. */
+  readonly index: number;
+  /** Index on the host; differs in containers that rename nodes. */
+  readonly hostIndex: number;
+  /** Routing id for collectives. */
+  readonly routingId: number;
+  /** The open device. */
+  readonly device: NeuronDevice;
+  /** Its memory. */
+  readonly memory: DeviceMemory;
+}
+
+/** What loads and models need of their process. */
+export interface ModelProcess {
+  /** The state gate of public calls. */
+  readonly gate: ApiGate;
+  /** Where model handles come from. */
+  readonly handles: HandleMinter;
+  /** The environment's switches. */
+  readonly switches: RuntimeSwitches;
+  /** Notes a load in progress; `undo` takes back what it has done so far, also when the process's devices are closed meanwhile. */
+  guard(undo: () => void): { undo(): void; done(): void };
+  /** Notes a model that was loaded. */
+  add(model: object): void;
+  /** Forgets a model that was unloaded. */
+  remove(model: object): void;
+}
+
+/** A logical core as its physical cores, tensors and models see it. */
+export interface LogicalPlace {
+  /** Index in the process's list, from 0. */
+  readonly index: number;
+  /** Number over all devices of the host. */
+  readonly globalIndex: number;
+  /** Device index. */
+  readonly device: number;
+  /** HBM its tensors go to. */
+  readonly hbm: number;
+  /** Its physical cores, the owner first. */
+  readonly cores: readonly NeuronCore[];
+  /** The first core: it is charged for tensors. */
+  readonly owner: NeuronCore;
+  /** The process it belongs to. */
+  readonly context: ModelProcess;
+  /** Allocates a tensor on it. */
+  tensor(shape: TensorShape | undefined, options?: TensorOptions): Tensor;
+  /** `lnc 2 (nd0:nc4, nd0:nc5)`. */
+  toString(): string;
+}
 
 /** Bytes of the block a core's pool engine prints into: all that an idle core holds. */
 export const POOL_STDIO_BYTES = 0x440;
@@ -43,7 +230,7 @@ export type CoreAllocOptions = Partial<Omit<AllocRequest, "size" | "list">>;
  * using weights = core.alloc(64 * MiB, { usage: "WEIGHT", hint: "layer 0" });
  * console.log(`${core} uses HBM ${weights.hbm}`); // → nd0:nc2 uses HBM 1
  */
-export class NeuronCore {
+export class NeuronCore<Logical extends LogicalPlace = LogicalPlace> {
   /** Device index. */
   readonly device: number;
   /** Core on the device (device-relative). */
@@ -51,7 +238,7 @@ export class NeuronCore {
   /** Core over all devices of the host (global): device · cores per device + core. */
   readonly globalCore: number;
   /** The logical core it is part of. */
-  readonly logicalCore: LogicalCore;
+  readonly logicalCore: Logical;
   /** The device's memory. */
   readonly deviceMemory: DeviceMemory;
   /** The core's memory. */
@@ -70,7 +257,7 @@ export class NeuronCore {
   readonly #stdio: Dmem;
 
   /** Sets the core up; what it allocates is freed by {@linkcode close}. */
-  constructor(logicalCore: LogicalCore, options: CoreOptions) {
+  constructor(logicalCore: Logical, options: CoreOptions) {
     this.logicalCore = logicalCore;
     this.device = options.device;
     this.core = options.core;
@@ -131,4 +318,32 @@ export class NeuronCore {
     dropUcodeCache(this.ucode);
     this.#stdio.close();
   }
+}
+
+/** What one subgraph of a loaded model holds on its core (`model_t`). */
+export interface ModelPart {
+  /** Handle in the core's database. */
+  readonly handle: number;
+  /** Name of the model. */
+  readonly name: string;
+  /** Position of the subgraph in the logical core. */
+  readonly index: number;
+  /** The core it runs on. */
+  readonly core: NeuronCore;
+  /** The staged subgraph: its variables, its MODEL allocator, its claim on the scratchpad, and what is freed in one go. */
+  readonly staged: StagedSubgraph;
+  /** Instruction blocks. */
+  readonly instructions: readonly Dmem[];
+  /** Activation and vector engine tables. */
+  readonly tables: readonly Dmem[];
+  /** DMA rings; sizes are the documented estimate. */
+  readonly rings: readonly Dmem[];
+  /** Its libraries, on sunda. */
+  readonly ucode: UcodeOfModel | undefined;
+  /** Whether the model resets the event accelerator (`reset_evt_accel`). */
+  readonly resetEvtAccel: boolean;
+  /** Whether the model sets the fp8 configuration (`program_fp8_cfg`). */
+  readonly programFp8Config: boolean;
+  /** Bytes charged to the core before and after the load. */
+  readonly memoryUsage: { readonly before: number; readonly after: number };
 }

@@ -1,12 +1,25 @@
 import { NrtStatus } from "../abi/runtime_dmem.ts";
-import type { NeuronCore } from "./core.ts";
+import type { TensorInfo } from "../neff/model.ts";
+import type { ModelPart, NeuronCore } from "./core.ts";
 import { NrtError } from "./errors.ts";
-import { currentHolder, type Holder, runAsHolder } from "./holder.ts";
-import type { Model } from "./model.ts";
+import { currentHolder, type Holder, runAsHolder } from "./process_state.ts";
 import type { ModelReference } from "./model_database.ts";
-import type { ModelPart } from "./model_part.ts";
 import type { Tensor } from "./tensor.ts";
-import { type BytesSource, bytesOf } from "./tensor_source.ts";
+import { bytesOf, type BytesSource } from "./tensor_storage.ts";
+
+/** What an execution needs of its model. */
+export interface Executable {
+  /** Name of the model. */
+  readonly name: string;
+  /** What it holds, per subgraph. */
+  readonly parts: readonly ModelPart[];
+  /** Inputs by name. */
+  readonly inputs: ReadonlyMap<string, TensorInfo>;
+  /** Outputs by name. */
+  readonly outputs: ReadonlyMap<string, TensorInfo>;
+  /** The tensor an input or output is bound to. */
+  bound(name: string): Tensor | undefined;
+}
 
 /**
  * One execution of a model, as its work sees it. Reads and writes go where the
@@ -15,7 +28,7 @@ import { type BytesSource, bytesOf } from "./tensor_source.ts";
  */
 export interface Execution {
   /** The model. */
-  readonly model: Model;
+  readonly model: Executable;
   /** Reads an input or output that is bound; by default all of it. */
   read(name: string, length?: number, at?: number): ArrayBuffer;
   /** Writes an input or output that is bound. */
@@ -33,11 +46,11 @@ export type ExecutionWork<T> = (execution: Execution) => T | Promise<T>;
  *
  * @throws {NrtError} NRT_EXEC_BAD_INPUT when an input or output is not bound; NRT_FAILURE when the model is being unloaded
  */
-export function execute<T>(model: Model, work: ExecutionWork<T>): Promise<T> {
+export function execute<T>(model: Executable, work: ExecutionWork<T>): Promise<T> {
   return runAsHolder(`an execution of ${model.name}`, (holder) => run(model, work, holder));
 }
 
-async function run<T>(model: Model, work: ExecutionWork<T>, holder: Holder): Promise<T> {
+async function run<T>(model: Executable, work: ExecutionWork<T>, holder: Holder): Promise<T> {
   const tensors = boundTensors(model);
   const references = pin(model, holder);
   const fences = new Fences(tensors, holder);
@@ -66,7 +79,7 @@ export interface ModelHold extends Disposable {
 }
 
 /** Holds a model on all its cores. @throws {NrtError} NRT_FAILURE when it is being unloaded */
-export function holdModel(model: Model, label: string): ModelHold {
+export function holdModel(model: Executable, label: string): ModelHold {
   const holder: Holder = { label, outer: currentHolder() };
   const references = pin(model, holder);
   const release = () => {
@@ -76,7 +89,7 @@ export function holdModel(model: Model, label: string): ModelHold {
 }
 
 /** References on every core of the model, or none. */
-function pin(model: Model, holder: Holder): readonly ModelReference<ModelPart>[] {
+function pin(model: Executable, holder: Holder): readonly ModelReference<ModelPart>[] {
   const references: ModelReference<ModelPart>[] = [];
   try {
     for (const part of model.parts) references.push(part.core.models.acquire(part.handle, holder));
@@ -96,7 +109,7 @@ interface BoundTensors {
   readonly outputs: ReadonlyMap<string, Tensor>;
 }
 
-function boundTensors(model: Model): BoundTensors {
+function boundTensors(model: Executable): BoundTensors {
   const collect = (names: Iterable<string>) => new Map([...names].map((name) => [name, model.bound(name)] as const));
   const [inputs, outputs] = [collect(model.inputs.keys()), collect(model.outputs.keys())];
   const missing = [...inputs, ...outputs].filter(([, tensor]) => tensor === undefined).map(([name]) => name);
@@ -136,7 +149,7 @@ class Fences {
   }
 }
 
-function executionOf(model: Model, tensors: BoundTensors): Execution {
+function executionOf(model: Executable, tensors: BoundTensors): Execution {
   const find = (name: string): Tensor => {
     const tensor = tensors.inputs.get(name) ?? tensors.outputs.get(name);
     if (tensor !== undefined) return tensor;

@@ -1,20 +1,12 @@
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { Neff } from "../neff/model.ts";
-import type { NeuronContext } from "./context.ts";
-import type { NeuronCore } from "./core.ts";
+import type { LogicalPlace, ModelProcess, NeuronCore } from "./core.ts";
 import { NrtError } from "./errors.ts";
 import type { Model } from "./model.ts";
 import { type LoadOptions, loadModel } from "./model_load.ts";
 import type { Tensor } from "./tensor.ts";
-import { allocateTensor, type TensorOptions } from "./tensor_allocate.ts";
-
-/** A name and a size: an entry of `model.inputs`, or one of your own. */
-export interface TensorShape {
-  /** Name. */
-  readonly name?: string | undefined;
-  /** Bytes. */
-  readonly size: number;
-}
+import { allocateTensor, type TensorContext } from "./tensor_allocate.ts";
+import type { TensorOptions, TensorShape } from "./tensor_storage.ts";
 
 /** Memory of a logical core (`nrt_get_vnc_memory_stats`). */
 export interface MemoryStats {
@@ -22,6 +14,14 @@ export interface MemoryStats {
   readonly usedBytes: number;
   /** Bytes of the HBM its tensors go to; other cores and processes share it. */
   readonly limitBytes: number;
+}
+
+/** What a logical core needs of its process. */
+export interface CoreProcess extends ModelProcess, TensorContext {
+  /** Loaded models. */
+  readonly models: readonly Model[];
+  /** Logical cores of the process. */
+  readonly logicalCores: readonly LogicalCore[];
 }
 
 /**
@@ -36,7 +36,7 @@ export interface MemoryStats {
  * using extra = core.tensor({ name: "kv cache", size: 256 * MiB });
  * console.log(`${core}: ${core.memoryStats().usedBytes > extra.size}`); // → lnc 0 (nd0:nc0, nd0:nc1): true
  */
-export class LogicalCore {
+export class LogicalCore implements LogicalPlace {
   /** Index in this process's list, from 0. */
   readonly index: number;
   /** Number over all devices of the host. */
@@ -44,10 +44,10 @@ export class LogicalCore {
   /** Number for collectives: by the device's routing id instead of its index. */
   readonly collectiveId: number;
   /** The context it belongs to. */
-  readonly context: NeuronContext;
-  #cores: readonly NeuronCore[] = [];
+  readonly context: CoreProcess;
+  #cores: readonly NeuronCore<LogicalCore>[] = [];
 
-  constructor(context: NeuronContext, place: { readonly index: number; readonly globalIndex: number; readonly collectiveId: number }) {
+  constructor(context: CoreProcess, place: { readonly index: number; readonly globalIndex: number; readonly collectiveId: number }) {
     this.context = context;
     this.index = place.index;
     this.globalIndex = place.globalIndex;
@@ -55,17 +55,17 @@ export class LogicalCore {
   }
 
   /** Sets the physical cores, the owner first. Called once, while the context is made. */
-  adopt(cores: readonly NeuronCore[]): void {
+  adopt(cores: readonly NeuronCore<LogicalCore>[]): void {
     this.#cores = cores;
   }
 
   /** Its physical cores, the owner first. */
-  get cores(): readonly NeuronCore[] {
+  get cores(): readonly NeuronCore<LogicalCore>[] {
     return this.#cores;
   }
 
   /** The first core. */
-  get owner(): NeuronCore {
+  get owner(): NeuronCore<LogicalCore> {
     return this.#cores[0]!;
   }
 

@@ -1,7 +1,6 @@
 import { type UsageName, usageNames } from "../abi/runtime_dmem.ts";
 import type { Dmem } from "../dmem/types.ts";
-import type { ContextDevice, NeuronContext } from "./context.ts";
-import type { NeuronCore } from "./core.ts";
+import type { ContextDevice, NeuronCore } from "./core.ts";
 
 /** Bytes by usage; usages without any are left out. */
 export type UsageBytes = Readonly<Partial<Record<UsageName, number>>>;
@@ -81,7 +80,7 @@ export interface DeviceUsage {
  * const [device] = neuron.memory(); // the same as memoryUsage(neuron.context)
  * console.log(device?.cores.find(({ core }) => core === 1)?.usages.WEIGHT === weights.size); // → true
  */
-export function memoryUsage(context: NeuronContext): readonly DeviceUsage[] {
+export function memoryUsage(context: { readonly devices: readonly ContextDevice[]; readonly cores: readonly NeuronCore[] }): readonly DeviceUsage[] {
   return context.devices.map((device) => {
     const cores = context.cores.filter((core) => core.device === device.index);
     return { device: device.index, hbms: hbmUsage(device, cores), cores: cores.map(coreUsage) };
@@ -119,7 +118,7 @@ function hbmUsage({ device, memory }: ContextDevice, cores: readonly NeuronCore[
 
 function coreUsage(core: NeuronCore): CoreUsage {
   const models = core.models.models.map(({ handle, name, model }): ModelUsage => {
-    const rows = memoryRows(core.core, model.allocator.live);
+    const rows = memoryRows(core.core, model.staged.allocator.live);
     return { handle, name, bytes: sum(rows), usages: byUsage(rows) };
   });
   return {

@@ -4,10 +4,9 @@ import type { Neff, TensorInfo } from "../neff/model.ts";
 import type { StagedModel, StagedSubgraph } from "../stage/staged_model.ts";
 import { NrtError, type RuntimeNote } from "./errors.ts";
 import { execute, type ExecutionWork, holdModel, type ModelHold } from "./execution.ts";
-import type { LogicalCore } from "./logical_core.ts";
+import type { LogicalPlace, ModelPart } from "./core.ts";
 import { memoryRows, type MemoryRow } from "./memory_usage.ts";
 import { drain, type DrainOptions, type Resident } from "./model_database.ts";
-import type { ModelPart } from "./model_part.ts";
 import { releaseModel } from "./model_release.ts";
 import { Tensor } from "./tensor.ts";
 import { TensorSet } from "./tensor_set.ts";
@@ -19,7 +18,7 @@ export interface ModelParts {
   /** What it was read from. */
   readonly neff: Neff;
   /** Where it is loaded. */
-  readonly logicalCore: LogicalCore;
+  readonly logicalCore: LogicalPlace;
   /** Its staged variables. */
   readonly staged: StagedModel;
   /** What it holds, per subgraph. */
@@ -78,7 +77,7 @@ export class Model implements Disposable, AsyncDisposable {
   }
 
   /** The logical core it is loaded on. */
-  get logicalCore(): LogicalCore {
+  get logicalCore(): LogicalPlace {
     return this.#parts.logicalCore;
   }
 
@@ -148,7 +147,7 @@ export class Model implements Disposable, AsyncDisposable {
   memory(): readonly MemoryRow[] {
     this.#usable("measure");
     const tensors = [...this.#parts.tensors.values()].flatMap((tensor) => tensor.storage?.memory ?? []);
-    return this.parts.flatMap((part, index) => memoryRows(part.core.core, [...part.allocator.live, ...(index === 0 ? tensors : [])]));
+    return this.parts.flatMap((part, index) => memoryRows(part.core.core, [...part.staged.allocator.live, ...(index === 0 ? tensors : [])]));
   }
 
   /** Bytes of its own: the sum of {@linkcode memory}; 0 once it is unloaded. */
@@ -279,7 +278,7 @@ export class Model implements Disposable, AsyncDisposable {
     return this.unload();
   }
 
-  get #logicalCore(): LogicalCore {
+  get #logicalCore(): LogicalPlace {
     return this.#parts.logicalCore;
   }
 

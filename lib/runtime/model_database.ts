@@ -1,11 +1,53 @@
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { NrtError } from "./errors.ts";
-import { storedHandle } from "./handles.ts";
-import { type HashNode, hashNode, HashTable } from "./hash_table.ts";
-import { currentHolder, encloses, type Holder } from "./holder.ts";
+import { currentHolder, encloses, type Holder } from "./process_state.ts";
 
-/** Buckets of a core's model table. */
-const BUCKETS = 64;
+const COUNTER_START = 1000n;
+const COUNTER_MASK = (1n << 64n) - 1n;
+const STORED_MASK = (1n << 32n) - 1n;
+
+/** Gives out model handles: strictly increasing, never 0, never twice. */
+export interface HandleMinter {
+  /** The next handle. Its low 32 bits, the form a model record stores, are never 0 either. */
+  next(): number;
+  /** The last handle given out, as the wide counter holds it. */
+  readonly last: bigint;
+}
+
+/**
+ * A counter of its own, as one process has.
+ *
+ * The counter is 64 bits wide and is bumped once more whenever the handle, or
+ * the 32 bits of it that a model record stores, would be 0 (context notes, 4.1;
+ * the start at 1000, so that the first handle is 1001, is from public logs).
+ *
+ * @param start the value before the first handle
+ */
+export function createHandleMinter(start: bigint = COUNTER_START): HandleMinter {
+  let counter = start & COUNTER_MASK;
+  return {
+    next() {
+      do counter = (counter + 1n) & COUNTER_MASK;
+      while ((counter & STORED_MASK) === 0n);
+      return Number(counter);
+    },
+    get last() {
+      return counter;
+    },
+  };
+}
+
+/** The 32 bits of a handle that a model record stores (`h_model`). */
+export function storedHandle(handle: number): number {
+  return handle % 2 ** 32;
+}
+
+let shared: HandleMinter | undefined;
+
+/** The counter of this process, over all contexts, devices and cores. */
+export function processHandles(): HandleMinter {
+  return shared ??= createHandleMinter();
+}
 
 /** Which core a database belongs to; both numbers are device-relative. */
 export interface CorePlace {
@@ -24,8 +66,8 @@ export interface DrainOptions {
 }
 
 /**
- * A model as a core's database knows it: its handle, its reference count and
- * the node it is linked by. `T` is what the reference leads to.
+ * A model as a core's database knows it: its handle and its reference
+ * count. `T` is what the reference leads to.
  */
 export class Resident<T> {
   /** The model. */
@@ -34,8 +76,6 @@ export class Resident<T> {
   readonly handle: number;
   /** Name for messages. */
   readonly name: string;
-  /** The embedded link; keyed by the 32 bits of the handle. */
-  readonly node: HashNode<Resident<T>>;
   readonly #references = new Set<ModelReference<T>>();
   #drained: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
 
@@ -43,7 +83,6 @@ export class Resident<T> {
     this.model = model;
     this.handle = handle;
     this.name = name;
-    this.node = hashNode(this as Resident<T>, storedHandle(handle));
   }
 
   /** References held now. A fresh model has none, and the database holds none. */
@@ -128,7 +167,8 @@ export class ModelReference<T> implements Disposable {
 export class ModelDatabase<T> {
   /** The core. */
   readonly place: CorePlace;
-  readonly #table = new HashTable<Resident<T>>(BUCKETS);
+  /** By the 32 bits of the handle that a model record stores. */
+  readonly #table = new Map<number, Resident<T>>();
 
   constructor(place: CorePlace) {
     this.place = place;
@@ -136,12 +176,12 @@ export class ModelDatabase<T> {
 
   /** Models in the database. */
   get count(): number {
-    return this.#table.count;
+    return this.#table.size;
   }
 
   /** The models, by rising handle. */
   get models(): readonly Resident<T>[] {
-    return [...this.#table].sort((a, b) => a.handle - b.handle);
+    return [...this.#table.values()].sort((a, b) => a.handle - b.handle);
   }
 
   /** Whether a handle is known. */
@@ -151,7 +191,8 @@ export class ModelDatabase<T> {
 
   /** Links a model. @throws {NrtError} NRT_INVALID_HANDLE when its handle is there already */
   add(resident: Resident<T>): void {
-    if (this.#table.insert(resident.node)) return;
+    const key = storedHandle(resident.handle);
+    if (!this.#table.has(key)) return void this.#table.set(key, resident);
     throw new NrtError(
       NrtStatus.INVALID_HANDLE,
       `Cannot add the model: Model: ${resident.handle} already in the DB of nd${this.place.device}:nc${this.place.core}`,
@@ -183,14 +224,14 @@ export class ModelDatabase<T> {
     const resident = this.#table.get(storedHandle(handle));
     if (resident === undefined) throw this.#unknown("remove", `Unknown model: ${handle}`, handle);
     this.checkOwnReference(resident, holder);
-    this.#table.remove(resident.node.key);
+    this.#table.delete(storedHandle(resident.handle));
     return resident;
   }
 
   /** Unlinks every model and returns them, whoever holds them: the core is being torn down. */
   clear(): readonly Resident<T>[] {
     const { models } = this;
-    for (const resident of models) this.#table.remove(resident.node.key);
+    this.#table.clear();
     return models;
   }
 

@@ -10,16 +10,11 @@ import { planNeff } from "../plan/build.ts";
 import { type LoadItem, loadItems } from "../plan/footprint.ts";
 import { stage } from "../stage/stage.ts";
 import type { StagedModel } from "../stage/staged_model.ts";
-import { checkCarveout } from "./carveout.ts";
-import type { NeuronCore } from "./core.ts";
+import { checkCarveout, copyPassing, copyPayloads, type PayloadCopy, releaseModel } from "./model_release.ts";
+import type { LogicalPlace, ModelPart, NeuronCore } from "./core.ts";
 import { NrtError, type RuntimeNote } from "./errors.ts";
-import type { LogicalCore } from "./logical_core.ts";
 import { Model } from "./model.ts";
 import { Resident } from "./model_database.ts";
-import type { ModelPart } from "./model_part.ts";
-import { releaseModel } from "./model_release.ts";
-import { copyPassing, copyPayloads, type PayloadCopy } from "./payloads.ts";
-import { SharedSlot } from "./shared_slot.ts";
 import type { Tensor } from "./tensor.ts";
 import { stageUcode, type UcodeLibrary, type UcodeOfModel } from "./ucode.ts";
 
@@ -59,7 +54,7 @@ export interface LoadOptions {
  * @throws {PlanError} NRT_INVALID for a model that does not fit the logical core or refers to what is not there
  * @throws {MemoryError} NRT_RESOURCE when device memory runs out
  */
-export async function loadModel(logicalCore: LogicalCore, neff: Neff, options: LoadOptions = {}): Promise<Model> {
+export async function loadModel(logicalCore: LogicalPlace, neff: Neff, options: LoadOptions = {}): Promise<Model> {
   const { context } = logicalCore;
   const name = options.name ?? nameOf(neff);
   context.gate.pass(`load ${name}`);
@@ -124,7 +119,7 @@ function nameOf(neff: Neff): string {
 }
 
 /** Which device a model for a target may be loaded on; the target staging is told. */
-function checkTarget(neff: Neff, name: string, { owner, context }: LogicalCore): Neff["target"] {
+function checkTarget(neff: Neff, name: string, { owner, context }: LogicalPlace): Neff["target"] {
   const { target, product, architecture } = owner.deviceMemory.device.geometry;
   if (neff.target === "*" || neff.target === target) return neff.target;
   const older = geometries[productOfTarget[neff.target]].architecture < architecture;
@@ -147,18 +142,9 @@ interface DraftFacts {
   readonly before: number;
 }
 
-/** Moves what staging built for a subgraph out of its slot and into the model. */
 function openDraft(staged: StagedModel, about: DraftFacts): PartDraft {
-  const subgraph = staged.subgraphs[about.index]!;
-  const slot = new SharedSlot({
-    memRefSet: subgraph.table,
-    modelAllocator: subgraph.allocator,
-    gcTracker: subgraph.tracker,
-    scratchpadCleanupInfo: subgraph.scratchpad,
-  });
-  const { memRefSet, modelAllocator, gcTracker, scratchpadCleanupInfo } = slot.take();
   return {
-    ...about, staged: subgraph, memRefSet, allocator: modelAllocator, tracker: gcTracker, scratchpad: scratchpadCleanupInfo,
+    ...about, staged: staged.subgraphs[about.index]!,
     instructions: [], tables: [], rings: [], ucode: undefined, resetEvtAccel: false, programFp8Config: false,
     memoryUsage: { before: about.before, after: about.before }, copies: [], notes: [],
   };
@@ -181,7 +167,7 @@ function allocatePart(draft: PartDraft, neff: Neff, subgraph: Subgraph, { trace 
 }
 
 function allocateItem(draft: PartDraft, item: LoadItem): Dmem {
-  const memory = draft.allocator.alloc({ size: item.size, usage: item.usage, alignment: item.alignment, hint: item.hint });
+  const memory = draft.staged.allocator.alloc({ size: item.size, usage: item.usage, alignment: item.alignment, hint: item.hint });
   if (item.member !== undefined) draft.copies.push({ member: item.member, offset: 0, size: item.memberBytes, memory });
   return memory;
 }
@@ -190,7 +176,7 @@ function allocateItem(draft: PartDraft, item: LoadItem): Dmem {
 function stageLibraries(draft: PartDraft, subgraph: Subgraph, neff: Neff, options: LoadOptions): void {
   if (draft.core.deviceMemory.device.architecture === TpbArch.SUNDA) {
     const own = subgraph.ucodeLibraries.flatMap((name) => libraryOf(name, subgraph, neff, draft.notes));
-    draft.ucode = stageUcode([...own, ...options.libraries ?? []], { cache: draft.core.ucode, core: draft.core.global, model: draft.allocator });
+    draft.ucode = stageUcode([...own, ...options.libraries ?? []], { cache: draft.core.ucode, core: draft.core.global, model: draft.staged.allocator });
   }
   options.trace?.("ucode", draft.index);
 }
@@ -226,7 +212,7 @@ interface Publication {
 }
 
 /** The last step: the cores learn of the model. */
-function publish(logicalCore: LogicalCore, { name, neff, staged, drafts, tensors, options }: Publication): Model {
+function publish(logicalCore: LogicalPlace, { name, neff, staged, drafts, tensors, options }: Publication): Model {
   for (const draft of drafts) draft.memoryUsage = { before: draft.memoryUsage.before, after: draft.core.usedBytes };
   const byName = (infos: readonly TensorInfo[]) => new Map(infos.map((info) => [info.name, info] as const));
   const residents = drafts.map((draft) => new Resident<ModelPart>(draft, draft.handle, name));

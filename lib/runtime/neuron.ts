@@ -1,11 +1,11 @@
-import type { CloseReport, ContextDevice, NeuronContext } from "./context.ts";
-import type { NeuronCore } from "./core.ts";
+import type { CloseReport, NeuronContext } from "./context.ts";
+import type { ContextDevice, NeuronCore } from "./core.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { NrtError, type RuntimeNote } from "./errors.ts";
 import type { LogicalCore } from "./logical_core.ts";
 import { type DeviceUsage, memoryUsage } from "./memory_usage.ts";
 import type { Model } from "./model.ts";
-import type { ApiStateName } from "./states.ts";
+import type { ApiStateName } from "./process_state.ts";
 import { Tensor } from "./tensor.ts";
 import { allocateTensor, type TensorRequest } from "./tensor_allocate.ts";
 import { TensorSet } from "./tensor_set.ts";
@@ -50,7 +50,7 @@ export class Neuron implements Disposable {
   }
 
   /** Physical cores of this process. */
-  get cores(): readonly NeuronCore[] {
+  get cores(): readonly NeuronCore<LogicalCore>[] {
     return this.context.cores;
   }
 
@@ -80,7 +80,7 @@ export class Neuron implements Disposable {
    * @param which its index in this process's list, from 0, or device and core on it
    * @throws {NrtError} NRT_INVALID when this process does not have it
    */
-  core(which: number | CoreAddress): NeuronCore {
+  core(which: number | CoreAddress): NeuronCore<LogicalCore> {
     if (typeof which !== "number") return this.context.resolve(which.device, which.core);
     const core = this.cores[which];
     if (core !== undefined) return core;

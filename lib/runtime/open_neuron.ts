@@ -2,10 +2,9 @@ import { type Kernel, linuxKernel } from "../../ffi/kernel.ts";
 import { geometries, type Product, productOfTarget, type Target } from "../abi/architecture.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { checkLayers } from "../dmem/layers.ts";
-import { type DiscoveredDevice, discoverDevices } from "../driver/discover.ts";
+import { discoverDevices, type DiscoveredDevice } from "../driver/discover.ts";
 import { createFake, type FakeMachine, type FakeOptions } from "../fake/machine.ts";
 import { type ContextOptions, NeuronContext } from "./context.ts";
-import { ContextSlot } from "./context_slot.ts";
 import type { Environment } from "./environment.ts";
 import { NrtError } from "./errors.ts";
 import { logicalCoreSize } from "./logical_cores.ts";
@@ -48,10 +47,8 @@ export function openNeuron(options: OpenNeuronOptions = {}): Neuron {
   try {
     const kernel = options.kernel ?? machine?.kernel() ?? linuxKernel();
     const devices = chooseDevices(kernel, options, env);
-    const slot = new ContextSlot<NeuronContext>();
-    const context = slot.init(() => new NeuronContext({ hbmSize: fakeHbmSize(options), ...options, kernel, devices, env }));
+    const context = new NeuronContext({ hbmSize: fakeHbmSize(options), ...options, kernel, devices, env });
     return new Neuron(context, () => {
-      slot.clear();
       machine?.close();
       for (const layer of options.layers ?? []) (layer as Partial<Disposable>)[Symbol.dispose]?.();
     });

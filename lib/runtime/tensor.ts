@@ -3,10 +3,11 @@ import { ClosedError } from "../../ffi/error.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { NO_HBM } from "../abi/runtime_tensor.ts";
 import { NrtError } from "./errors.ts";
-import { currentHolder } from "./holder.ts";
-import type { AccessOptions, TensorAllocation, TensorProcess } from "./tensor_types.ts";
-import { type BytesSource, bytesOf, isBytes, knownSize, pieces, type TensorSource } from "./tensor_source.ts";
-import { type DeviceUse, TensorStorage } from "./tensor_storage.ts";
+import { currentHolder } from "./process_state.ts";
+import {
+  type AccessOptions, bytesOf, type BytesSource, type DeviceUse, isBytes, knownSize, pieces, type TensorAllocation, type TensorProcess,
+  type TensorSource, TensorStorage,
+} from "./tensor_storage.ts";
 
 /** Name of a tensor that was given none. */
 const UNKNOWN = "_unknown_";

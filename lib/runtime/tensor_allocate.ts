@@ -3,21 +3,10 @@ import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { NO_HBM, TensorPlacement } from "../abi/runtime_tensor.ts";
 import { MemoryError } from "../dmem/error.ts";
 import type { AllocRequest, Dmem } from "../dmem/types.ts";
-import type { NeuronCore } from "./core.ts";
+import type { LogicalPlace, NeuronCore } from "./core.ts";
 import { NrtError } from "./errors.ts";
-import type { LogicalCore } from "./logical_core.ts";
 import { Tensor } from "./tensor.ts";
-import { TensorStorage } from "./tensor_storage.ts";
-import type { TensorProcess } from "./tensor_types.ts";
-
-/** Where a tensor lies: HBM, pinned host memory, or plain host memory. */
-export type PlacementName = "device" | "host" | "virtual";
-
-/** Options of a tensor. */
-export interface TensorOptions {
-  /** Where it lies: a name, or the runtime's number 0, 1, 2. Default `device`. */
-  readonly placement?: PlacementName | number | undefined;
-}
+import { type PlacementName, type TensorOptions, type TensorProcess, TensorStorage } from "./tensor_storage.ts";
 
 /** A tensor to allocate, as the runtime's public call takes it. */
 export interface TensorRequest extends TensorOptions {
@@ -34,7 +23,7 @@ export interface TensorContext extends TensorProcess {
   /** Architecture number. */
   readonly architecture: number;
   /** The process's logical cores. */
-  readonly logicalCores: readonly LogicalCore[];
+  readonly logicalCores: readonly LogicalPlace[];
 }
 
 const NAMES: Readonly<Record<PlacementName, number>> = { device: TensorPlacement.DEVICE, host: TensorPlacement.HOST, virtual: TensorPlacement.VIRTUAL };
@@ -77,7 +66,7 @@ export function allocateTensor(context: TensorContext, request: TensorRequest): 
   return new Tensor(context, name, storageFor(placement as number, core, { size: request.size, name }));
 }
 
-function storageFor(placement: number, core: LogicalCore, { size, name }: { readonly size: number; readonly name: string }): TensorStorage {
+function storageFor(placement: number, core: LogicalPlace, { size, name }: { readonly size: number; readonly name: string }): TensorStorage {
   const { owner } = core;
   const common = { owned: true, allocatedSize: size, logicalCore: core.index };
   if (placement === TensorPlacement.DEVICE || placement === TensorPlacement.HOST) {

@@ -2,8 +2,7 @@ import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { BatchReport, BatchTransfer, DeviceMemory, Dmem } from "../dmem/types.ts";
 import { NrtError } from "./errors.ts";
 import type { Tensor } from "./tensor.ts";
-import { bytesOf } from "./tensor_source.ts";
-import type { DeviceUse } from "./tensor_storage.ts";
+import { bytesOf, type DeviceUse } from "./tensor_storage.ts";
 
 const ADLER_MODULUS = 65521;
 const CHECKSUM_PIECE = 1 << 20;

@@ -1,20 +1,11 @@
 import { ClosedError } from "../../ffi/error.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { NrtError } from "./errors.ts";
-import { type HashNode, hashNode, HashTable } from "./hash_table.ts";
-import type { ApiGate } from "./states.ts";
+import type { ApiGate } from "./process_state.ts";
 import type { Tensor } from "./tensor.ts";
 
-/** Buckets of a set. */
-const BUCKETS = 0x400;
 /** Longest name, in bytes. */
 const MOST_NAME_BYTES = 255;
-
-/** An entry (`kbl_feature_map_t`): the tensor and the node the table links it by. */
-interface FeatureMap {
-  readonly tensor: Tensor;
-  readonly node: HashNode<FeatureMap>;
-}
 
 /**
  * Tensors by name, what an execution is given (`nrt_tensor_set`). A set of a
@@ -35,7 +26,7 @@ interface FeatureMap {
 export class TensorSet implements Disposable {
   readonly #gate: ApiGate;
   readonly #owning: boolean;
-  readonly #table: HashTable<FeatureMap>;
+  readonly #tensors = new Map<string, Tensor>();
   #open = true;
 
   /** @throws {NrtError} 13, 14 or 1 outside the INIT state */
@@ -43,17 +34,16 @@ export class TensorSet implements Disposable {
     gate.pass("allocate a tensor set");
     this.#gate = gate;
     this.#owning = options.owning === true;
-    this.#table = new HashTable<FeatureMap>(BUCKETS, (entry) => this.#let(entry));
   }
 
   /** Entries. */
   get size(): number {
-    return this.#table.count;
+    return this.#tensors.size;
   }
 
-  /** Names, in no particular order. */
+  /** Names, in the order in which they were added first. */
   get names(): readonly string[] {
-    return [...this.#table].map((entry) => String(entry.node.key));
+    return [...this.#tensors.keys()];
   }
 
   /** Puts a tensor under a name, in place of an earlier one. @throws {NrtError} NRT_INVALID for a name above 255 bytes */
@@ -62,11 +52,9 @@ export class TensorSet implements Disposable {
     if (new TextEncoder().encode(name).byteLength > MOST_NAME_BYTES) {
       throw new NrtError(NrtStatus.INVALID, `Cannot add to the tensor set: the name has more than ${MOST_NAME_BYTES} bytes`, { details: { name } });
     }
-    const before = this.#table.remove(name);
-    if (before !== undefined && before.tensor !== tensor) this.#let(before);
-    const entry: FeatureMap = { tensor, node: undefined as never };
-    (entry as { node: HashNode<FeatureMap> }).node = hashNode(entry, name);
-    this.#table.insert(entry.node);
+    const before = this.#tensors.get(name);
+    if (before !== undefined && before !== tensor) this.#let(before);
+    this.#tensors.set(name, tensor);
   }
 
   /**
@@ -76,7 +64,7 @@ export class TensorSet implements Disposable {
    */
   get(name: string): Tensor {
     this.#usable("look into");
-    const tensor = this.#table.get(name)?.tensor;
+    const tensor = this.#tensors.get(name);
     if (tensor === undefined) {
       throw new NrtError(NrtStatus.FAILURE, `Cannot find tensor ${JSON.stringify(name)} in the set: it has ${this.names.map((one) => JSON.stringify(one)).join(", ") || "none"}`, {
         details: { name },
@@ -93,14 +81,15 @@ export class TensorSet implements Disposable {
 
   /** Whether a name is in the set. */
   has(name: string): boolean {
-    return this.#table.has(name);
+    return this.#tensors.has(name);
   }
 
   /** Drops the table; the tensors stay unless the set owns them. A second call does nothing. */
   close(): void {
     if (!this.#open) return;
     this.#open = false;
-    this.#table.clear();
+    for (const tensor of this.#tensors.values()) this.#let(tensor);
+    this.#tensors.clear();
   }
 
   /** Same as {@linkcode close}. */
@@ -108,8 +97,8 @@ export class TensorSet implements Disposable {
     this.close();
   }
 
-  #let(entry: FeatureMap): void {
-    if (this.#owning) entry.tensor.close();
+  #let(tensor: Tensor): void {
+    if (this.#owning) tensor.close();
   }
 
   #usable(verb: string): void {

@@ -1,7 +1,7 @@
 import { ArgumentError } from "../../ffi/error.ts";
 import type { StorageKind } from "../abi/runtime_tensor.ts";
 import type { DeviceMemory, Dmem } from "../dmem/types.ts";
-import { encloses, type Holder } from "./holder.ts";
+import { type ApiGate, type CompletionBoard, encloses, type Holder } from "./process_state.ts";
 
 /** Name of a storage kind that can exist. */
 export type StorageKindName = Exclude<keyof typeof StorageKind, "INVALID">;
@@ -152,4 +152,79 @@ export class TensorStorage {
     if (left === 0) this.#holders.delete(holder);
     else this.#holders.set(holder, left);
   }
+}
+
+/** What can be written into a tensor: bytes in memory, or bytes that stream in (`Bun.file(…)`, `response.body`, a generator). */
+export type TensorSource = ArrayBufferView | ArrayBuffer | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
+
+/** Bytes in memory. */
+export type BytesSource = ArrayBufferView | ArrayBuffer;
+
+/** Whether a source is bytes in memory. */
+export function isBytes(source: TensorSource): source is BytesSource {
+  return ArrayBuffer.isView(source) || source instanceof ArrayBuffer;
+}
+
+/** The bytes of a view or buffer, without a copy. @throws {ArgumentError} for anything else */
+export function bytesOf(source: BytesSource): Uint8Array {
+  if (ArrayBuffer.isView(source)) return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
+  if (source instanceof ArrayBuffer || (source as unknown) instanceof SharedArrayBuffer) return new Uint8Array(source);
+  throw new ArgumentError("Cannot take the bytes of the data: it is neither an ArrayBufferView nor an ArrayBuffer", { hint: "Wrap it, for example new Uint8Array([1, 2, 3]) or new TextEncoder().encode(text)." });
+}
+
+/** How many bytes a source has, when it tells beforehand. */
+export function knownSize(source: TensorSource): number | undefined {
+  if (isBytes(source)) return source.byteLength;
+  return source instanceof Blob ? source.size : undefined;
+}
+
+/** The bytes of a streaming source, piece by piece. @throws {ArgumentError} for what is no source at all */
+export function pieces(source: Exclude<TensorSource, BytesSource>): AsyncIterable<Uint8Array> {
+  if (typeof (source as Partial<AsyncIterable<Uint8Array>> | null)?.[Symbol.asyncIterator] !== "function" && !(source instanceof Blob)) {
+    throw new ArgumentError("Cannot take bytes from the source: it is neither bytes, a Blob, a stream nor an async iterable", { hint: "Wrap it, for example new Uint8Array([1, 2, 3]) or new TextEncoder().encode(text)." });
+  }
+  return source instanceof Blob ? (source.stream() as ReadableStream<Uint8Array> & AsyncIterable<Uint8Array>) : (source as AsyncIterable<Uint8Array>);
+}
+
+/** What a tensor needs of the process it lives in. */
+export interface TensorProcess {
+  /** The state gate of public calls. */
+  readonly gate: ApiGate;
+  /** Where waits for output completions meet. */
+  readonly completions: CompletionBoard;
+  /** Every tensor that was not closed. */
+  readonly tensors: { add(tensor: object): unknown; delete(tensor: object): unknown };
+}
+
+/** Where a tensor's bytes lie on the device. */
+export interface TensorAllocation {
+  /** Device address of the view's first byte. */
+  readonly address: number;
+  /** Bytes of the whole allocation; may exceed the view's. */
+  readonly allocatedSize: number;
+  /** HBM. */
+  readonly hbm: number;
+}
+
+/** Options of reads and writes. */
+export interface AccessOptions {
+  /** Byte offset in the view, default 0. */
+  readonly at?: number | undefined;
+}
+
+/** A name and a size: an entry of `model.inputs`, or one of your own. */
+export interface TensorShape {
+  /** Name. */
+  readonly name?: string | undefined;
+  /** Bytes. */
+  readonly size: number;
+}
+
+/** Where a tensor lies: HBM, pinned host memory, or plain host memory. */
+export type PlacementName = "device" | "host" | "virtual";
+
+/** Options of a tensor. */
+export interface TensorOptions {
+  /** Where it lies: a name, or the runtime's number 0, 1, 2. Default `device`. */
+  readonly placement?: PlacementName | number | undefined;
 }

@@ -16,7 +16,7 @@ export {
   readCheckpoint,
   readRankCheckpoints,
 } from "./checkpoint.ts";
-export { type CheckpointComparison, compareCheckpoint } from "./compare.ts";
+export { type CheckpointComparison, compareCheckpoint } from "./checkpoint.ts";
 export { elementBytes, type ElementType, elementTypeNamed } from "./element_type.ts";
 export { ModelFileError, type ModelFileFault } from "./error.ts";
 export { kvBytesPerToken, kvCacheBytes, type KvRequest, type PagedCache } from "./kv_cache.ts";

@@ -1,8 +1,8 @@
 import type { SyscallName } from "../../ffi/syscalls.ts";
 import type { Listener } from "./listener.ts";
-import { mapNode } from "./map_node.ts";
-import { copyNodeStat, StatForm } from "./node_stat.ts";
-import type { CallHandler, Serving } from "./serving.ts";
+import { mapNode } from "./ptrace.ts";
+import { copyNodeStat, StatForm } from "./paths.ts";
+import type { CallHandler, Serving } from "./waits.ts";
 import type { Target, TargetDescriptor } from "./targets.ts";
 
 /** The caller and its descriptor of the node; one object, reused. */

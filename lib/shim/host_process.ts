@@ -1,5 +1,5 @@
 /** Entry of the process that hosts a named machine: `host_process.ts SOCKET OPTIONS`. Ends by itself. */
-import { checkResult } from "../../ffi/system_error.ts";
+import { checkResult } from "../../ffi/errno.ts";
 import { listenAbstract } from "./socket.ts";
 import { hostMachine, type HostOptions } from "./host.ts";
 

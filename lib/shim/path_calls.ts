@@ -1,14 +1,12 @@
 import { Errno } from "../../ffi/errno.ts";
-import { pinned } from "../../ffi/memory.ts";
+import { pinned, readProcess, writeProcess } from "../../ffi/memory.ts";
 import { native, OpenFlag } from "../../ffi/native.ts";
 import { cStrings } from "./process.ts";
-import { readProcess, writeProcess } from "../../ffi/process_memory.ts";
 import { type SyscallName, syscalls } from "../../ffi/syscalls.ts";
 import type { Listener } from "./listener.ts";
-import { copyFileStat, copyNodeStat, StatForm } from "./node_stat.ts";
-import { ACCESS_MODE, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_TRUNC } from "./open_flags.ts";
-import { AT_FDCWD, placeOf, type Place, readPath } from "./paths.ts";
-import type { CallHandler, Serving } from "./serving.ts";
+import { AT_FDCWD, copyFileStat, copyNodeStat, type Place, placeOf, readPath, StatForm } from "./paths.ts";
+import { ACCESS_MODE, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_TRUNC } from "./files.ts";
+import type { CallHandler, Serving } from "./waits.ts";
 import { actsAsRoot, type Target } from "./targets.ts";
 
 const O_CREAT = OpenFlag.CREAT;

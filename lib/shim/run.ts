@@ -4,13 +4,12 @@ import { constants } from "node:os";
 import { resolve as resolvePath } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
-import { Errno } from "../../ffi/errno.ts";
+import { checkResult, Errno } from "../../ffi/errno.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import { native } from "../../ffi/native.ts";
 import { connectAbstract, listenAbstract, peerOf, receiveText, sendText } from "./socket.ts";
-import { checkResult } from "../../ffi/system_error.ts";
 import { type FakeOptions, resolveOptions } from "../fake/options.ts";
-import { ShimError, requireShim } from "./capability.ts";
+import { requireShim, ShimError } from "./seccomp.ts";
 import type { HostOptions } from "./host.ts";
 import { machineSocket, privateSocket } from "./protocol.ts";
 

@@ -8,11 +8,9 @@ import { descriptorCalls } from "./descriptor_calls.ts";
 import { OpenFiles } from "./files.ts";
 import type { Listener } from "./listener.ts";
 import { pathCalls } from "./path_calls.ts";
-import type { CallHandler, Serving } from "./serving.ts";
-import { SysfsView } from "./sysfs_view.ts";
-import { SysfsWrites } from "./sysfs_writes.ts";
+import { type CallHandler, type Serving, Waits } from "./waits.ts";
+import { SysfsView, SysfsWrites } from "./sysfs_view.ts";
 import { Targets } from "./targets.ts";
-import { Waits } from "./waits.ts";
 
 const SIGABRT = 6;
 const SIGKILL = 9;

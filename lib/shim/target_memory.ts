@@ -1,5 +1,4 @@
-import { addressOf, type Pinned, pinned, type Window } from "../../ffi/memory.ts";
-import { readProcess, writeProcess } from "../../ffi/process_memory.ts";
+import { addressOf, type Pinned, pinned, readProcess, type Window, writeProcess } from "../../ffi/memory.ts";
 import type { UserMemory } from "../fake/user_memory.ts";
 
 /** User addresses lie below this; anything above is a kernel address and faults. */

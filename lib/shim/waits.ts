@@ -1,7 +1,9 @@
-import { BLOCKED, type Clock, type Wait } from "../fake/clock.ts";
 import type { FakeMachine } from "../fake/machine.ts";
+import { BLOCKED, type Clock, type Wait } from "../fake/options.ts";
+import type { OpenFiles } from "./files.ts";
 import type { Listener } from "./listener.ts";
-import type { Target } from "./targets.ts";
+import type { SysfsView, SysfsWrites } from "./sysfs_view.ts";
+import type { Target, Targets } from "./targets.ts";
 
 /** A call that is answered later. */
 interface Deferred {
@@ -75,3 +77,22 @@ export class Waits {
     }
   }
 }
+
+/** What the answers to notified calls work on. */
+export interface Serving {
+  /** The fake. */
+  readonly machine: FakeMachine;
+  /** Open files of the node. */
+  readonly files: OpenFiles;
+  /** Processes under the shim. */
+  readonly targets: Targets;
+  /** Calls that are answered later. */
+  readonly waits: Waits;
+  /** The driver's part of sysfs. */
+  readonly sysfs: SysfsView;
+  /** What targets write there. */
+  readonly writes: SysfsWrites;
+}
+
+/** Answers one kind of call. Must end the listener's call in every case. */
+export type CallHandler = (serving: Serving, call: Listener) => void;

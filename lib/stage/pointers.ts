@@ -10,7 +10,7 @@ import type { Allocator, Dmem, DmemList } from "../dmem/types.ts";
 import { PlanError } from "../plan/error.ts";
 import { addressAt, memRefAt, type MemRefTable, setPlace, setSize, typeOf } from "./mem_ref_table.ts";
 import { POINTER_BYTES } from "../plan/mem_ref.ts";
-import { POINTER_USAGE } from "../plan/placement.ts";
+import { POINTER_USAGE } from "../plan/footprint.ts";
 import { type Plan, planIds, planName, recordAt } from "../plan/plan.ts";
 
 const UNKNOWN = 0xffffffff;

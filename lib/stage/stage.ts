@@ -4,17 +4,15 @@ import type { Allocator, AllocatorLabel, Dmem, DmemList } from "../dmem/types.ts
 import { hex } from "../../ffi/u64.ts";
 import type { Neff } from "../neff/model.ts";
 import { Binder } from "./binding.ts";
-import type { StageCore } from "./core.ts";
+import { type StageCore, type StagePart, stageRemotes, type StageRules, stageVariables } from "./stage_part.ts";
 import { PlanError } from "../plan/error.ts";
 import type { Payload } from "../plan/mem_ref.ts";
 import { addressAt, type MemRefTable, memRefTable } from "./mem_ref_table.ts";
-import { TENSOR_USAGE } from "../plan/placement.ts";
+import { TENSOR_USAGE } from "../plan/footprint.ts";
 import { type Plan, planName } from "../plan/plan.ts";
 import { makePointerArea, refreshPointers } from "./pointers.ts";
-import { releaseParts } from "./release.ts";
+import { releaseParts, StagedModel } from "./staged_model.ts";
 import { arenaLayout, type Reservation } from "../plan/scratchpad.ts";
-import { StagedModel } from "./staged_model.ts";
-import { type StagePart, type StageRules, stageRemotes, stageVariables } from "./stage_part.ts";
 
 /** What staging takes from a model besides its plans. */
 export type StageSource = Pick<Neff, "target" | "members"> & { readonly subgraphs?: readonly { readonly byId: readonly { readonly type: string }[] }[] };

@@ -2,18 +2,80 @@
 import { ClosedError } from "../../ffi/error.ts";
 import { NrtStatus, type UsageName } from "../abi/runtime_dmem.ts";
 import { MrType } from "../abi/runtime_kbin.ts";
-import type { Allocator, Dmem, DmemList } from "../dmem/types.ts";
-import { Binder, type Bindings, type BoundTensor } from "./binding.ts";
+import type { Allocator, DestroyReport, Dmem, DmemList } from "../dmem/types.ts";
 import { PlanError, ResolveError } from "../plan/error.ts";
-import { type MemoryUse, modelMemory } from "./memory_use.ts";
-import { addressAt, type MemRefTable, sizeOf, typeOf } from "./mem_ref_table.ts";
 import { type Plan, planName } from "../plan/plan.ts";
-import { type PointerTable, readPointerTable } from "./pointers.ts";
-import { type Ranges, resolveAddress, resolveAddresses, unknownId } from "./resolve.ts";
-import { coverIndex, type CoverIndex } from "./reverse.ts";
-import type { Arenas, StagedConstant, StagePart } from "./stage_part.ts";
-import { releaseParts } from "./release.ts";
 import { pageAdvice, type Reservation } from "../plan/scratchpad.ts";
+import { Binder, type Bindings, type BoundTensor } from "./binding.ts";
+import { addressAt, clearPlace, type MemRefTable, sizeOf, typeOf } from "./mem_ref_table.ts";
+import { type PointerTable, readPointerTable } from "./pointers.ts";
+import { coverIndex, type CoverIndex, type Ranges, resolveAddress, resolveAddresses, unknownId } from "./resolve.ts";
+import type { Arenas, StagedConstant, StagePart } from "./stage_part.ts";
+
+/**
+ * Gives back everything subgraphs hold, also when staging stopped half-way:
+ * tensors, then page references, then the models' own memory. Remote variables
+ * own nothing, so that everything is freed once. Addresses stop resolving first.
+ *
+ * @returns what was allocated for the models but not on their lists: still allocated
+ */
+export function releaseParts(parts: readonly StagePart[], tensors: DmemList): DestroyReport {
+  for (const { table } of parts) for (let varId = 0; varId < table.count; varId++) clearPlace(table, varId);
+  tensors.free();
+  // The newest pages first: contiguous pages must go in the reverse order of their allocation.
+  for (const { arenas } of parts.toReversed()) {
+    arenas?.local.release();
+    arenas?.shared.release();
+  }
+  const reports = parts.map(({ tracker, allocator }) => {
+    tracker.free();
+    return allocator.destroy();
+  });
+  return {
+    liveCount: reports.reduce((sum, { liveCount }) => sum + liveCount, 0),
+    liveBytes: reports.reduce((sum, { liveBytes }) => sum + liveBytes, 0),
+  };
+}
+
+/** Bytes of device memory, as the ledger counts them. */
+export interface MemoryUse {
+  readonly totalBytes: number;
+  /** By HBM, index = HBM. */
+  readonly byHbm: readonly { readonly hbm: number; readonly bytes: number; readonly byUsage: Readonly<Partial<Record<UsageName, number>>> }[];
+  readonly byUsage: Readonly<Partial<Record<UsageName, number>>>;
+  /** Pages of the cores' scratchpads the model counts on. They are part of the sums, and other models may share them. */
+  readonly scratchpadPages: number;
+  /** Their bytes. */
+  readonly scratchpadBytes: number;
+}
+
+/** Sums up what a model holds: its own memory, its tensors, and the scratchpad pages it counts on. */
+export function modelMemory(parts: readonly StagePart[], tensors: DmemList): MemoryUse {
+  const pages = new Set<Dmem>();
+  for (const { arenas } of parts) for (const reservation of arenas === null ? [] : [arenas.local, arenas.shared]) reservation.memories.forEach((page) => pages.add(page));
+  const all = [...parts.flatMap(({ allocator }) => [...allocator.live]), ...tensors, ...pages].filter(({ location }) => location === "device");
+  const hbms = [...new Set(all.map(({ hbm }) => hbm))].sort((a, b) => a - b);
+  return {
+    totalBytes: sum(all),
+    byHbm: hbms.map((hbm) => {
+      const here = all.filter((memory) => memory.hbm === hbm);
+      return { hbm, bytes: sum(here), byUsage: byUsage(here) };
+    }),
+    byUsage: byUsage(all),
+    scratchpadPages: pages.size,
+    scratchpadBytes: sum([...pages]),
+  };
+}
+
+function sum(memories: readonly Dmem[]): number {
+  return memories.reduce((total, { allocatedSize }) => total + allocatedSize, 0);
+}
+
+function byUsage(memories: readonly Dmem[]): Partial<Record<UsageName, number>> {
+  const sums: Partial<Record<UsageName, number>> = {};
+  for (const { usage, allocatedSize } of memories) sums[usage] = (sums[usage] ?? 0) + allocatedSize;
+  return sums;
+}
 
 /** One variable of a staged subgraph. */
 export interface StagedVariable {

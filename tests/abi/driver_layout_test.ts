@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decodeRequest, encodeRequest, io, ior, iow, iowr, pointerForm } from "../../ffi/ioctl.ts";
+import { decodeRequest, encodeRequest, io, ior, iow, iowr, pointerForm } from "../../lib/abi/request.ts";
 import { cFieldName, type Field } from "../../ffi/layout.ts";
 import * as abi from "../../lib/abi/mod.ts";
 import { type AbiField, type AbiIoctl, type AbiStruct, allEnums, ENUM_NAMES, enumKey, readAbiTable, requestKey } from "../../scripts/generate_abi.ts";

@@ -58,8 +58,8 @@ test("an error in an engine file names the file, the member and the place", asyn
   const members = membersOf(model).map(([name, content]) => [name, name.endsWith("SP.json") ? '{"dma": [{"queue": "q"}]}' : content] as const);
   const path = put("engine.neff", neffByHand(members));
   for (const name of ["inspect", "load"]) {
-    const { code, out, err } = await command(name, path, "--json");
-    assert.deepEqual([code, out], [1, ""]);
+    const { code, out, err } = await command(name, path);
+    assert.deepEqual([code, out], [3, ""]);
     assert.equal(err, `error: Cannot read ${path}: a required key is missing (sg00/SP.json $.dma[0].id)`);
   }
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { commandJson } from "../support/cli.ts";
-import { explainLog } from "../../lib/report/explain/log.ts";
+import { explainLog } from "../../lib/explain/log.ts";
 
 test("a number is a runtime status; one that is none, or negative, an errno", async () => {
   for (const [code, name] of [["4", "NRT_RESOURCE"], ["-12", "ENOMEM"], ["12", "ENOMEM"], ["-2", "ENOENT"], ["2", "NRT_INVALID"], ["22", "EINVAL"], ["101", "NRT_EXEC_UNIT_UNRECOVERABLE"]] as const) {

@@ -16,6 +16,6 @@ test("deno task runs the command line although Deno itself is a dependency, and 
   const resolved = run("neuron-dmem", "resolve", "samples/mlp.neff", "--", "-logits-i0_sg0000");
   assert.match(resolved.stdout, /^0x[0-9a-f]+\n$/, resolved.stderr);
   const missing = run("load", "no such $file");
-  assert.equal(missing.status, 1);
+  assert.equal(missing.status, 3);
   assert.match(missing.stderr, /error: Cannot read no such \$file: no such file/);
 });

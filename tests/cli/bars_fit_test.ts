@@ -4,7 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { FitLineName } from "../../lib/fit/fit_demand.ts";
 import type { FitHbm } from "../../lib/fit/fit_trial.ts";
-import { categoryOfLine, drawFitBars } from "../../lib/cli/text/bars_fit.ts";
+import { categoryOfLine, drawFitBars } from "../../lib/cli/text/fit_report.ts";
 import { categoryOf } from "../../lib/map/categories.ts";
 
 const GIB = 2 ** 30;

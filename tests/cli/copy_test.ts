@@ -7,7 +7,7 @@ import { COPY_MODES } from "../../lib/dmem/bandwidth.ts";
 import { allocationLog, openDeviceMemory, type ReplayResult } from "../../lib/dmem/mod.ts";
 import { openDevice } from "../../lib/driver/device.ts";
 import { createFake } from "../../lib/fake/machine.ts";
-import type { CopyReport } from "../../lib/cli/text/copy_report.ts";
+import type { CopyReport } from "../../lib/cli/text/load_report.ts";
 import { command, commandJson } from "../support/cli.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-copy-"));

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
-import type { CodeExplanation } from "../../lib/report/explain/codes.ts";
-import { explainLog } from "../../lib/report/explain/log.ts";
+import type { CodeExplanation } from "../../lib/explain/codes.ts";
+import { explainLog } from "../../lib/explain/log.ts";
 import { NrtStatus } from "../../lib/abi/runtime_dmem.ts";
-import { explainableCodes, explainCode } from "../../lib/report/explain/codes.ts";
+import { explainableCodes, explainCode } from "../../lib/explain/codes.ts";
 import { command, commandJson } from "../support/cli.ts";
 
 const STAMP = "2023-Nov-28 12:00:00.000001 100:100 ERROR  TDRV:log_dev_mem                             ";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { buildNeff } from "../../lib/neff_write/mod.ts";
-import { INSTANCES } from "../../lib/abi/instances.ts";
+import { INSTANCES } from "../../lib/abi/architecture.ts";
 import type { FitAllReport, FitReport } from "../../lib/cli/text/fit_report.ts";
 import { command } from "../support/cli.ts";
 import { corpusPath, skipWithoutCorpus } from "../support/corpus.ts";

@@ -8,7 +8,7 @@ import { COMMAND_NAMES, COMMANDS } from "../../lib/cli/commands.ts";
 import { HELP_TEXT } from "../../lib/cli/help_text.ts";
 import type { CommandSpec } from "../../lib/cli/options.ts";
 import { VERSION } from "../../lib/cli/version.ts";
-import { shimObstacle } from "../../lib/shim/capability.ts";
+import { shimObstacle } from "../../lib/shim/seccomp.ts";
 import { generateCli } from "../../scripts/generate_cli.ts";
 import { command } from "../support/cli.ts";
 import { runCommand } from "../support/run_code.ts";

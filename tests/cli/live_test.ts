@@ -8,8 +8,7 @@ import { fileURLToPath } from "node:url";
 import { MemCategory } from "../../lib/abi/driver_enums.ts";
 import { openDevice } from "../../lib/driver/device.ts";
 import { createFake } from "../../lib/fake/machine.ts";
-import type { TopReport } from "../../lib/host/top.ts";
-import { topSampler } from "../../lib/host/top_sampler.ts";
+import { type TopReport, topSampler } from "../../lib/host/top.ts";
 import { command, commandJson } from "../support/cli.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-live-"));

@@ -6,7 +6,7 @@ import { after, test } from "node:test";
 import { MemCategory } from "../../lib/abi/driver_enums.ts";
 import { openDevice } from "../../lib/driver/device.ts";
 import { createFake } from "../../lib/fake/machine.ts";
-import { type MemoryReport, readHostMemory } from "../../lib/cli/text/memory_report.ts";
+import { type MemoryReport, readHostMemory } from "../../lib/cli/text/device_report.ts";
 import { command, commandJson } from "../support/cli.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-mem-"));

@@ -6,8 +6,7 @@ import fc from "fast-check";
 import { createFake } from "../../lib/fake/machine.ts";
 import { readSysfsMemory } from "../../lib/host/sysfs_memory.ts";
 import type { TopSample } from "../../lib/host/top.ts";
-import { type TopClock, TopLoop, type TopTerminal } from "../../lib/cli/text/top_loop.ts";
-import { processTopTerminal, type TerminalProcess } from "../../lib/cli/text/top_terminal.ts";
+import { processTopTerminal, type TerminalProcess, type TopClock, TopLoop, type TopTerminal } from "../../lib/cli/text/top_loop.ts";
 
 /** A terminal that keeps the state the control sequences leave it in, and the frame last drawn. */
 class FakeTerminal implements TopTerminal {

@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import type { Terminal } from "../../lib/cli/terminal.ts";
-import { shimObstacle } from "../../lib/shim/capability.ts";
+import { shimObstacle } from "../../lib/shim/seccomp.ts";
 import { runConformance } from "../../tools/conformance/main.ts";
-import type { ConformanceReport } from "../../tools/conformance/report.ts";
+import type { ConformanceReport } from "../../tools/conformance/command.ts";
 import { runFile } from "../support/run_code.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-conformance-"));

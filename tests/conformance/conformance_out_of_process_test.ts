@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { test } from "node:test";
-import { justifications } from "../../tools/conformance/justified.ts";
-import { type ClientLanguage, prepareClient } from "../../tools/conformance/remote_client.ts";
-import { replayOutOfProcess } from "../../tools/conformance/remote_run.ts";
+import { justifications } from "../../tools/conformance/data.ts";
+import { type ClientLanguage, prepareClient } from "../../tools/conformance/remote_link.ts";
+import { replayOutOfProcess } from "../../tools/conformance/command.ts";
 import { type Recording, replay, type Scenario, type ScenarioResult, type Step, summaryLine, totalOf } from "../../tools/conformance/run.ts";
-import { ShimError } from "../../lib/shim/capability.ts";
+import { ShimError } from "../../lib/shim/seccomp.ts";
 import { runCommand } from "../support/run_code.ts";
 import { goldenNames, goldenRecording, unexplained } from "./recordings.ts";
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
-import { Mapping } from "../../ffi/mapping.ts";
+import { Mapping } from "../../ffi/kernel.ts";
 import { pinned } from "../../ffi/memory.ts";
 import { DmemListRecord, DmemRefNode } from "../../lib/abi/runtime_dmem.ts";
 import { openDeviceMemory } from "../../lib/dmem/mod.ts";

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { pinned } from "../../ffi/memory.ts";
 import { DmemRecord, LEDGER_ROW, MemLogRecord } from "../../lib/abi/runtime_dmem.ts";
-import { Hints } from "../../lib/dmem/hints.ts";
+import { Hints } from "../../lib/dmem/records.ts";
 import { MemoryLedger } from "../../lib/dmem/ledger.ts";
 import { DEFAULT_LEDGER_ENTRIES } from "../../lib/dmem/mod.ts";
 import { structAt } from "../driver/harness.ts";

@@ -7,8 +7,7 @@ import {
   UsageType, usageNames,
 } from "../../lib/abi/runtime_dmem.ts";
 import { MlaRecord } from "../../lib/abi/runtime_context.ts";
-import { Hints } from "../../lib/dmem/hints.ts";
-import { RecordPool } from "../../lib/dmem/records.ts";
+import { Hints, RecordPool } from "../../lib/dmem/records.ts";
 import { structAt } from "../driver/harness.ts";
 import { backward, forward, openMemoryBench, recordOf } from "./harness.ts";
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { firstFit, LOG_HEADER, type LogEvent, parseAllocationLog, replay } from "../../lib/dmem/mod.ts";
-import { ringCsv } from "../../lib/dmem/oom_dump.ts";
+import { ringCsv } from "../../lib/dmem/oom.ts";
 import { openBench, chunk } from "../driver/harness.ts";
 import { openMemoryBench } from "./harness.ts";
 

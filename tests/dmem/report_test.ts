@@ -4,12 +4,13 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { aggregateColumns, UsageType } from "../../lib/abi/runtime_dmem.ts";
 import { MemoryError } from "../../lib/dmem/mod.ts";
-import { formatBytes, parseBytes } from "../../lib/text/bytes.ts";
-import { foldUsage, reportColumns } from "../../lib/dmem/oom_columns.ts";
-import { fitsGap, freeGaps, largestGap } from "../../lib/dmem/oom_gaps.ts";
-import { adviceSentences, type OutOfMemoryReport, reportLines, reportText, usageCsv, usageRows } from "../../lib/dmem/oom_report.ts";
-import { type CoreUsage, modelNames, usageTable } from "../../lib/dmem/oom_table.ts";
-import { failureLine, flatReport, formatLogLine, modelBreakdown, sharingLine, tableMessage } from "../../lib/dmem/oom_text.ts";
+import { formatBytes, parseBytes } from "../../lib/text/size.ts";
+import {
+  type CoreUsage, failureLine, flatReport, foldUsage, formatLogLine, modelBreakdown, modelNames, reportColumns, sharingLine, tableMessage, usageTable,
+} from "../../lib/dmem/oom_text.ts";
+import {
+  adviceSentences, fitsGap, freeGaps, largestGap, type OutOfMemoryReport, reportLines, reportText, usageCsv, usageRows,
+} from "../../lib/dmem/oom_report.ts";
 import { openMemoryBench } from "./harness.ts";
 
 const KIB = 1024;

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { join } from "node:path";
 import { readApi } from "../../scripts/generate_docs.ts";
 import { withImports } from "../../scripts/generate_docs_example.ts";
-import { shimObstacle } from "../../lib/shim/capability.ts";
+import { shimObstacle } from "../../lib/shim/seccomp.ts";
 import { runFile } from "../support/run_code.ts";
 import { type Block, documents, root } from "./markdown.ts";
 import { exampleModels } from "./models.ts";

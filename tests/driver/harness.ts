@@ -3,7 +3,7 @@ import { bytesAt } from "../../ffi/memory.ts";
 import { type AnyRequest, type CallRecord, type NeuronDevice, openDevice, withRequestLog } from "../../lib/driver/mod.ts";
 import { createFake, type FakeMachine, type FakeOptions } from "../../lib/fake/machine.ts";
 import { requests } from "../../lib/abi/requests.ts";
-import { argumentFields } from "../../lib/driver/any_request.ts";
+import { argumentFields } from "../../lib/driver/arguments.ts";
 
 /** A fake device opened through a request log. */
 export interface Bench {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
 import { MemCategory } from "../../lib/abi/driver_enums.ts";
-import { type Danger, dangers, FakeAbort } from "../../lib/fake/danger.ts";
+import { type Danger, dangers, FakeAbort } from "../../lib/fake/faults.ts";
 import { createFake, type FakeOptions } from "../../lib/fake/machine.ts";
 import { Client, openClient, pattern, WRITE_ONLY } from "./client.ts";
 

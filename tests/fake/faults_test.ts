@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import { MapFlag, Protection } from "../../ffi/native.ts";
-import { virtualClock } from "../../lib/fake/clock.ts";
+import { virtualClock } from "../../lib/fake/options.ts";
 import { parseFault, ProcessDied } from "../../lib/fake/faults.ts";
 import { Client, openClient, pattern } from "./client.ts";
 

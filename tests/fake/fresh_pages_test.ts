@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { statSync } from "node:fs";
 import { test } from "node:test";
 import fc from "fast-check";
-import { Backing } from "../../lib/fake/backing.ts";
-import { FreshPages } from "../../lib/fake/fresh_pages.ts";
+import { Backing, FreshPages } from "../../lib/fake/backing.ts";
 import { addressOf } from "../../ffi/memory.ts";
 import { pattern } from "./client.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { statSync } from "node:fs";
 import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
-import type { Mapping } from "../../ffi/mapping.ts";
+import type { Mapping } from "../../ffi/kernel.ts";
 import { MapFlag, Protection } from "../../ffi/native.ts";
 import { MemCategory } from "../../lib/abi/driver_enums.ts";
 import { createFake, type FakeMachine } from "../../lib/fake/machine.ts";

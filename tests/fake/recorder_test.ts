@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
 import { NeuronError } from "../../ffi/error.ts";
-import type { Mapping } from "../../ffi/mapping.ts";
+import type { Mapping } from "../../ffi/kernel.ts";
 import { MapFlag, Protection } from "../../ffi/native.ts";
 import { parseFault } from "../../lib/fake/faults.ts";
 import { createFake, type FakeOptions } from "../../lib/fake/machine.ts";

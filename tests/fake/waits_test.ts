@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
 import { CoreInitState } from "../../lib/abi/driver_enums.ts";
 import { requests } from "../../lib/abi/requests.ts";
-import { type Clock, realClock, virtualClock, type Wait } from "../../lib/fake/clock.ts";
+import { type Clock, realClock, virtualClock, type Wait } from "../../lib/fake/options.ts";
 import { createFake, type FakeMachine, type FakeOptions } from "../../lib/fake/machine.ts";
 import { Client, openClient, pattern, READ_WRITE } from "./client.ts";
 

@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import {
-  bytes, bytesAt, chars, cFieldName, decodeRequest, encodeRequest, id64, io, ior, iow, iowr, pointerForm, ptr, readI64, readId64, readU64,
-  struct, u16, u32, u64, u8, writeI64, writeId64, writeU64,
-} from "../../ffi/mod.ts";
+import { bytes, bytesAt, chars, cFieldName, id64, ptr, readI64, readId64, readU64, struct, u16, u32, u64, u8, writeI64, writeId64, writeU64 } from "../../ffi/mod.ts";
+import { decodeRequest, encodeRequest, io, ior, iow, iowr, pointerForm } from "../../lib/abi/request.ts";
 
 const Sample = struct("struct sample", 64, {
   size: u64(0), memHandle: ptr(8), ncId: u32(16), flags: u16(20), kind: u8(22), name: chars(24, 16), mask: id64(40), list: u32(48, 2), blob: bytes(56, 8, "raw"),

@@ -6,10 +6,9 @@ import { type UsageName, UsageType } from "../../lib/abi/runtime_dmem.ts";
 import type { VariableSpec } from "../../lib/neff_write/build_definition.ts";
 import { type Neff, readNeff } from "../../lib/neff/mod.ts";
 import { fit, fitAll, type FitOptions } from "../../lib/fit/fit.ts";
-import type { FitAnswer } from "../../lib/fit/fit.ts";
-import { INSTANCES, machineOf } from "../../lib/abi/instances.ts";
-import { parseSize } from "../../lib/text/extra.ts";
-import { geometries } from "../../lib/abi/architecture.ts";
+import type { FitAnswer } from "../../lib/fit/fit_trial.ts";
+import { geometries, INSTANCES, machineOf } from "../../lib/abi/architecture.ts";
+import { parseBytes } from "../../lib/text/size.ts";
 import { openNeuron } from "../../lib/runtime/open_neuron.ts";
 import type { LogicalCore } from "../../lib/runtime/logical_core.ts";
 import { corpusModels, corpusPath, skipWithoutCorpus } from "../support/corpus.ts";
@@ -177,7 +176,7 @@ test("R08 the documented scratchpad example: 2048 shared and 2560 private with p
 
 test("R01 others' tensors exhaust core 0: by how much, and the first tensor that finds no room", { skip }, async () => {
   const neff = await readNeff(corpusPath("neff/sunda-lnc1-ncc2.18-conv2d_pool_float32.neff"));
-  const full = fit([neff], { instance: "trn1.2xlarge", used: parseSize("15.855GB") });
+  const full = fit([neff], { instance: "trn1.2xlarge", used: parseBytes("15.855GB") });
   assert.equal(full.verdict, "does-not-fit");
   assert.deepEqual([full.shortage?.core, full.shortage?.hbm, full.margin < 0], [0, 0, true]);
   assert.match(full.advice.join(" "), /short of/);
@@ -185,9 +184,9 @@ test("R01 others' tensors exhaust core 0: by how much, and the first tensor that
   assert.equal(full.shortage?.what, "tensors");
   assert.ok(largest.some(([name, size]) => name === full.shortage?.name && size === full.shortage?.bytes), full.shortage?.name);
   assert.match(full.advice.join(" "), /leave them out if the memory given as used counts them already/);
-  assert.equal(fit([neff], { instance: "trn1.2xlarge", used: parseSize("15.855GB"), fixed: false }).verdict, "fits");
-  assert.equal(fit([neff], { instance: "trn1.2xlarge", used: parseSize("15.0GB") }).verdict, "fits");
-  assert.equal(line(fit([neff], { instance: "trn1.2xlarge", used: parseSize("15.0GB") }), "used by others"), 15 * GIB);
+  assert.equal(fit([neff], { instance: "trn1.2xlarge", used: parseBytes("15.855GB"), fixed: false }).verdict, "fits");
+  assert.equal(fit([neff], { instance: "trn1.2xlarge", used: parseBytes("15.0GB") }).verdict, "fits");
+  assert.equal(line(fit([neff], { instance: "trn1.2xlarge", used: parseBytes("15.0GB") }), "used by others"), 15 * GIB);
 });
 
 test("R02 extra tensors beyond the model count: 13 GiB and a cache of 64 x 32 MiB on inf2.xlarge", () => {

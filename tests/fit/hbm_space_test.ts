@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { CARVEOUT_BYTES as DRIVER_CARVEOUT, createPools, place, placeScratchpad, takeMain } from "../../lib/fake/pools.ts";
-import { CARVEOUT_BYTES, HbmSpace } from "../../lib/fit/hbm_space.ts";
+import { CARVEOUT_BYTES, HbmSpace } from "../../lib/fit/fit_trial.ts";
 
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;

@@ -9,8 +9,7 @@ import { Namespace } from "kubernetes-models/v1/Namespace";
 import { Service } from "kubernetes-models/v1/Service";
 import * as v from "valibot";
 import { parseAllDocuments } from "yaml";
-import { metricDefinitions } from "../../lib/host/metrics.ts";
-import { parseListen } from "../../lib/host/metrics_server.ts";
+import { metricDefinitions, parseListen } from "../../lib/host/metrics.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const read = (path: string): string => readFileSync(root + path, "utf8");

@@ -9,8 +9,7 @@ import { ArgumentError, NeuronError } from "../../ffi/error.ts";
 import { openDeviceMemory } from "../../lib/dmem/mod.ts";
 import { openDevice } from "../../lib/driver/mod.ts";
 import { createFake } from "../../lib/fake/machine.ts";
-import { metricDefinitions, metricsText } from "../../lib/host/metrics.ts";
-import { defaultListen, parseListen, serveMetrics } from "../../lib/host/metrics_server.ts";
+import { defaultListen, metricDefinitions, metricsText, parseListen, serveMetrics } from "../../lib/host/metrics.ts";
 import { readSysfsMemory, type SysfsMemory } from "../../lib/host/sysfs_memory.ts";
 
 interface Family {

@@ -7,8 +7,7 @@ import { linuxKernel } from "../../ffi/kernel.ts";
 import { openDeviceMemory } from "../../lib/dmem/mod.ts";
 import { openDevice } from "../../lib/driver/mod.ts";
 import { createFake } from "../../lib/fake/machine.ts";
-import { readSysfsMemory, type SysfsReader } from "../../lib/host/sysfs_memory.ts";
-import { deviceCategoryNames, hostCategoryNames } from "../../lib/host/sysfs_categories.ts";
+import { deviceCategoryNames, hostCategoryNames, readSysfsMemory, type SysfsReader } from "../../lib/host/sysfs_memory.ts";
 import { skipWithoutCorpus } from "../support/corpus.ts";
 import { recordedTree, treeReader } from "./trees.ts";
 

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { allowsColour, allowsUnicode, drawBars } from "../../lib/map/bars.ts";
 import { buildPicture } from "../../lib/map/build.ts";
-import type { PictureInput } from "../../lib/map/input.ts";
+import type { PictureInput } from "../../lib/map/model.ts";
 import { pictureInputs } from "./pictures.ts";
 
 const GIB = 2 ** 30;

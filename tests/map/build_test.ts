@@ -4,10 +4,8 @@ import fc from "fast-check";
 import { NeuronError } from "../../ffi/error.ts";
 import { buildPicture } from "../../lib/map/build.ts";
 import { checkPicture } from "../../lib/map/check.ts";
-import type { AllocationInput, PictureInput } from "../../lib/map/input.ts";
-import type { MemoryPicture } from "../../lib/map/model.ts";
-import { ownerTree, treeBytes } from "../../lib/map/owner_tree.ts";
-import { regionsOf } from "../../lib/map/totals.ts";
+import type { AllocationInput, MemoryPicture, PictureInput } from "../../lib/map/model.ts";
+import { ownerTree, regionsOf, treeBytes } from "../../lib/map/totals.ts";
 import { manyVariables, pictureInputs } from "./pictures.ts";
 
 const GIB = 2 ** 30;

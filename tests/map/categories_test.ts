@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { usageNames } from "../../lib/abi/runtime_dmem.ts";
 import { categories, categoryOf, categoryOfUsage } from "../../lib/map/categories.ts";
-import { deviceCategoryNames } from "../../lib/host/sysfs_categories.ts";
+import { deviceCategoryNames } from "../../lib/host/sysfs_memory.ts";
 
 type Vector = readonly [number, number, number];
 

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { buildPicture } from "../../lib/map/build.ts";
-import { cellsOf } from "../../lib/map/cells.ts";
-import { sumsOf } from "../../lib/map/totals.ts";
+import { cellsOf, sumsOf } from "../../lib/map/totals.ts";
 import { pictureInputs } from "./pictures.ts";
 
 test("cells add up to the HBM, and a cell with any byte in use shows a category", () => {

@@ -9,7 +9,7 @@ import { openDevice } from "../../lib/driver/mod.ts";
 import { createFake } from "../../lib/fake/machine.ts";
 import { deviceInput, hbmInputs } from "../../lib/map/from_memory.ts";
 import { droppedInDump, entriesOfLog, type RecordEntry, replayRecord } from "../../lib/map/from_record.ts";
-import { ringCsv } from "../../lib/dmem/oom_dump.ts";
+import { ringCsv } from "../../lib/dmem/oom.ts";
 
 const PAGE = 4096;
 const entry = (action: "alloc" | "free", pa: number, size: number, more: Partial<RecordEntry> = {}): RecordEntry =>

@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { buildPicture } from "../../lib/map/build.ts";
 import { type Drawing, toDrawing } from "../../lib/map/drawing.ts";
 import { pictureHtml } from "../../lib/map/html.ts";
-import type { PictureInput } from "../../lib/map/input.ts";
+import type { PictureInput } from "../../lib/map/model.ts";
 import { manyVariables, pictureInputs } from "./pictures.ts";
 
 const HOSTILE = [

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { assignLanes, byAddress, coverage, overlapGroups } from "../../lib/map/lanes.ts";
+import { assignLanes, byAddress, coverage, overlapGroups } from "../../lib/map/place.ts";
 
 const ranges = fc.array(fc.record({ start: fc.nat(60), size: fc.integer({ min: 1, max: 25 }) }), { maxLength: 40 }).map((list) => list.sort(byAddress));
 

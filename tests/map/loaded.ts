@@ -6,13 +6,12 @@ import { createFake } from "../../lib/fake/machine.ts";
 import type { Product } from "../../lib/abi/architecture.ts";
 import { readNeff } from "../../lib/neff/mod.ts";
 import { planNeff } from "../../lib/plan/build.ts";
-import { stageCores } from "../../lib/stage/core.ts";
+import { stageCores } from "../../lib/stage/stage_part.ts";
 import { stage } from "../../lib/stage/stage.ts";
 import { buildPicture } from "../../lib/map/build.ts";
 import { deviceInput, variableInputs } from "../../lib/map/from_memory.ts";
 import { replayRecord } from "../../lib/map/from_record.ts";
-import type { VariableInput } from "../../lib/map/input.ts";
-import type { MemoryPicture } from "../../lib/map/model.ts";
+import type { MemoryPicture, VariableInput } from "../../lib/map/model.ts";
 
 /** Loads models on the first cores of a fake device and pictures it. `check` sees the memory while it is loaded. */
 export async function loadedPicture(

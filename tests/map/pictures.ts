@@ -1,7 +1,7 @@
 /** Random memories for property tests. */
 import fc from "fast-check";
 import { usageNames } from "../../lib/abi/runtime_dmem.ts";
-import type { AllocationInput, PictureInput, VariableInput } from "../../lib/map/input.ts";
+import type { AllocationInput, PictureInput, VariableInput } from "../../lib/map/model.ts";
 
 const PAGE = 4096;
 const HBM = 2 ** 28;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { PictureEvent } from "../../lib/map/model.ts";
-import { thinPoints, timelineOf } from "../../lib/map/timeline.ts";
+import { thinPoints, timelineOf } from "../../lib/map/totals.ts";
 
 const event = (sequence: number, action: "alloc" | "free", bytes: number, usedAfter: number | null = null, hbm: number | null = 0): PictureEvent =>
   ({ sequence, time: null, action, bytes, device: 0, hbm, usage: "TENSOR", category: "tensors", owner: null, usedAfter });

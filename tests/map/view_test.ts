@@ -6,13 +6,11 @@ import { Script } from "node:vm";
 import fc from "fast-check";
 import { buildPicture } from "../../lib/map/build.ts";
 import { toDrawing } from "../../lib/map/drawing.ts";
-import { pageScript, scriptNames } from "../../lib/map/script.ts";
-import { describe as describeItem } from "../../lib/map/page/describe.ts";
+import { pageScript, scriptNames } from "../../lib/map/html.ts";
+import { describe as describeItem } from "../../lib/map/page/panel.ts";
 import type { Page } from "../../lib/map/page/dom.ts";
-import { makeScale, toAddress, toUnit } from "../../lib/map/page/scale.ts";
-import { findItems } from "../../lib/map/page/search.ts";
-import { openView } from "../../lib/map/page/state.ts";
-import { exactBytes, hexRange, humanBytes, isLight, shorten } from "../../lib/map/page/text.ts";
+import { makeScale, openView, toAddress, toUnit } from "../../lib/map/page/state.ts";
+import { exactBytes, findItems, hexRange, humanBytes, isLight, shorten } from "../../lib/map/page/text.ts";
 import { manyVariables, pictureInputs } from "./pictures.ts";
 
 /** As much of a window as opening a view asks for. */

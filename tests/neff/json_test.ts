@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { parseJson } from "../../lib/neff/json.ts";
-import { jsonPath, locateJson } from "../../lib/neff/json_locate.ts";
+import { jsonPath, locateJson, parseJson } from "../../lib/neff/json.ts";
 import { DEFAULT_LIMITS } from "../../lib/neff/limits.ts";
 import { NeffError } from "../../lib/neff/mod.ts";
 import { replaceMember, writeNeff } from "../../lib/neff_write/mod.ts";

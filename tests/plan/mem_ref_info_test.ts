@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { MrType } from "../../lib/abi/runtime_kbin.ts";
 import { PlanError } from "../../lib/plan/error.ts";
 import { ListRef, MemRef, type RecordSink } from "../../lib/plan/mem_ref.ts";
-import { MemRefInfo } from "../../lib/plan/mem_ref_info.ts";
+import { MemRefInfo } from "../../lib/plan/build.ts";
 import { PlanWriter } from "../../lib/plan/plan.ts";
 
 /** An object that counts what is done to it. */

@@ -2,11 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { withRequestLog } from "../../lib/driver/layers.ts";
 import { NeuronContext } from "../../lib/runtime/context.ts";
-import { resolvedOffsets } from "../../lib/runtime/context_layout.ts";
-import { ContextSlot } from "../../lib/runtime/context_slot.ts";
-import { familyRouting } from "../../lib/runtime/routing.ts";
-import { withLayers } from "../../lib/dmem/layers.ts";
+import { mlaOffset, tpbOffset } from "../../lib/abi/runtime_context.ts";
 import { openNeuron } from "../../lib/runtime/open_neuron.ts";
+import { familyRouting } from "../../lib/runtime/logical_cores.ts";
+import { withLayers } from "../../lib/dmem/layers.ts";
 import { chunksOn, ledgers, machineOf, open, smallModel, status } from "./support.ts";
 
 function contextOn(devices: readonly number[] = [0]): NeuronContext {
@@ -14,27 +13,21 @@ function contextOn(devices: readonly number[] = [0]): NeuronContext {
   return new NeuronContext({ kernel: machine.kernel(), devices });
 }
 
-test("C-001 a process has one context: a second init is refused and the first goes on", () => {
-  const slot = new ContextSlot<NeuronContext>();
-  const first = slot.init(() => contextOn());
-  assert.throws(() => slot.init(() => contextOn()), status(1, /TDRV already initialized!/));
-  assert.equal(slot.get(), first);
+test("a second context on the same devices is refused the cores of the first, which goes on (C-001)", () => {
+  const machine = machineOf({ product: "trn2" });
+  using first = new NeuronContext({ kernel: machine.kernel(), devices: [0] });
+  assert.throws(() => new NeuronContext({ kernel: machine.kernel(), devices: [0] }), status(1, /Cannot /));
   first.resolve(0, 0).alloc(4096).close();
-  first.close();
 });
 
-test("C-012 init, get, clear: nothing before and after, and init works again", () => {
-  const slot = new ContextSlot<NeuronContext>();
-  assert.equal(slot.get(), undefined);
-  assert.throws(() => slot.need(), status(1, /TDRV not initialized!/));
-  using first = slot.init(() => contextOn());
-  slot.clear();
-  assert.equal(slot.get(), undefined);
-  assert.throws(() => slot.need(), status(1, /TDRV not initialized!/));
+test("a context is found while it is open: afterwards its resolver says that there is none, and another can be opened (C-012)", () => {
+  const machine = machineOf({ product: "trn2" });
+  const first = new NeuronContext({ kernel: machine.kernel(), devices: [0] });
+  assert.equal(first.resolve(0, 0).core, 0);
   first.close();
   assert.throws(() => first.resolve(0, 0), status(1, /TDRV not initialized!/));
-  using second = slot.init(() => contextOn());
-  assert.equal(slot.need(), second);
+  using second = new NeuronContext({ kernel: machine.kernel(), devices: [0] });
+  assert.equal(second.resolve(0, 0).core, 0);
 });
 
 test("C-002 device 31 and core 7 are found, 32 and 8 are refused", () => {
@@ -103,12 +96,9 @@ test("C-010 two cores of one HBM allocate from one pool without overlap, each ch
   b.close();
 });
 
-test("C-016 the resolver's arithmetic gives the five documented places", () => {
-  assert.deepEqual(resolvedOffsets(0, 0), { mla: 8, tpb: 88 });
-  assert.deepEqual(resolvedOffsets(0, 1), { mla: 8, tpb: 39408 });
-  assert.deepEqual(resolvedOffsets(1, 0), { mla: 590016, tpb: 590096 });
-  assert.deepEqual(resolvedOffsets(15, 3), { mla: 8850128, tpb: 8968168 });
-  assert.deepEqual(resolvedOffsets(31, 7), { mla: 18290256, tpb: 18565576 });
+test("the places of a device and of a core in the context tree are the five documented ones (C-016)", () => {
+  const places = [[0, 0], [0, 1], [1, 0], [15, 3], [31, 7]].map(([device, core]) => [mlaOffset(device!), tpbOffset(device!, core!)]);
+  assert.deepEqual(places, [[8, 88], [8, 39408], [590016, 590096], [8850128, 8968168], [18290256, 18565576]]);
 });
 
 test("C-017 C-018 the resolver takes no lock, and wants a device in use and a mapped core", async () => {

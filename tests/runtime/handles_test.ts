@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createHandleMinter, processHandles, storedHandle } from "../../lib/runtime/handles.ts";
+import { createHandleMinter, processHandles, storedHandle } from "../../lib/runtime/model_database.ts";
 
 test("C-064 the first handle is 1001 and every later one is larger", () => {
   const minter = createHandleMinter();

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NrtError } from "../../lib/runtime/errors.ts";
-import { createHandleMinter } from "../../lib/runtime/handles.ts";
-import { runAsHolder } from "../../lib/runtime/holder.ts";
-import { ModelDatabase, Resident } from "../../lib/runtime/model_database.ts";
+import { createHandleMinter, ModelDatabase, Resident } from "../../lib/runtime/model_database.ts";
+import { runAsHolder } from "../../lib/runtime/process_state.ts";
 
 const status = (code: number, text: RegExp) => (error: unknown) => error instanceof NrtError && error.status === code && text.test(error.message);
 

@@ -6,12 +6,10 @@ import { MemoryError } from "../../lib/dmem/mod.ts";
 import { withRequestLog } from "../../lib/driver/layers.ts";
 import { findRecord, memRefAt } from "../../lib/stage/mem_ref_table.ts";
 import { planName } from "../../lib/plan/plan.ts";
-import { checkCarveout } from "../../lib/runtime/carveout.ts";
+import { checkCarveout, releaseModel, type ReleaseStep } from "../../lib/runtime/model_release.ts";
 import type { Model } from "../../lib/runtime/model.ts";
 import type { LoadStep } from "../../lib/runtime/model_load.ts";
-import { type ReleaseStep, releaseModel } from "../../lib/runtime/model_release.ts";
 import type { Neuron } from "../../lib/runtime/neuron.ts";
-import { SharedSlot } from "../../lib/runtime/shared_slot.ts";
 import { chunksOn, ledgerDifference, ledgers, machineOf, MiB, open, smallModel, status } from "./support.ts";
 
 const usagesOf = (model: Model) => new Set(model.memory().map((row) => row.usage));
@@ -22,7 +20,7 @@ test("C-006 three models live on one core, each with its count and allocator, ea
   const models = await Promise.all(["a", "b", "c"].map((name) => core.load(smallModel({ name }))));
   assert.deepEqual(models.map((model) => model.handle), [1001, 1002, 1003]);
   assert.equal(core.owner.models.count, 3);
-  assert.equal(new Set(models.map((model) => model.parts[0]!.allocator)).size, 3);
+  assert.equal(new Set(models.map((model) => model.parts[0]!.staged.allocator)).size, 3);
   const addresses = models.map((model) => model.resolve("weights0"));
   assert.equal(new Set(addresses).size, 3);
   using _held = core.owner.models.acquire(1002);
@@ -55,7 +53,7 @@ test("C-007 C-101 unloading a model frees exactly its memory, cell by cell, and 
 /** Bytes of a constant, read back from device memory. */
 function readBack(model: Model, name: string, size: number): ArrayBuffer {
   for (const part of model.parts) {
-    for (const memory of part.allocator.live) if (memory.hint === name) return memory.read(size);
+    for (const memory of part.staged.allocator.live) if (memory.hint === name) return memory.read(size);
   }
   throw new Error(`${name} is not in the model's allocators`);
 }
@@ -99,13 +97,13 @@ test("C-083 C-152 two subgraphs span both cores, each with its slot, set and MOD
   using neuron = open();
   const model = await neuron.logicalCore(1).load(smallModel({ subgraphs: 2 }));
   assert.deepEqual(model.parts.map((part) => part.core.core), [2, 3]);
-  assert.deepEqual(model.parts.map((part) => part.allocator.kind), ["MODEL", "MODEL"]);
-  assert.notEqual(model.parts[0]!.allocator, model.parts[1]!.allocator);
-  assert.notEqual(model.parts[0]!.memRefSet, model.parts[1]!.memRefSet);
+  assert.deepEqual(model.parts.map((part) => part.staged.allocator.kind), ["MODEL", "MODEL"]);
+  assert.notEqual(model.parts[0]!.staged.allocator, model.parts[1]!.staged.allocator);
+  assert.notEqual(model.parts[0]!.staged.table, model.parts[1]!.staged.table);
   assert.deepEqual(model.handles, [1001, 1002]);
   model.parts.forEach((part, index) => {
     assert.equal(part.core.models.acquire(model.handles[index]!).model, part);
-    assert.equal(part.allocator.core, part.core.core);
+    assert.equal(part.staged.allocator.core, part.core.core);
   });
   assert.equal(model.resolve("SB"), 0x6000000000);
   assert.equal(model.resolve("SB", 0, { subgraph: "sg01" }), 0x7000000000);
@@ -114,9 +112,9 @@ test("C-083 C-152 two subgraphs span both cores, each with its slot, set and MOD
 test("C-092 the model of the second subgraph is built from the second slot", async () => {
   using neuron = open();
   const model = await neuron.logicalCore(0).load(smallModel({ subgraphs: 2 }));
-  assert.equal(model.subgraph("sg01").table, model.parts[1]!.memRefSet);
-  assert.equal(model.subgraph(1).allocator, model.parts[1]!.allocator);
-  assert.ok(model.parts[1]!.memRefSet.plan.name === "sg01");
+  assert.equal(model.subgraph("sg01").table, model.parts[1]!.staged.table);
+  assert.equal(model.subgraph(1).allocator, model.parts[1]!.staged.allocator);
+  assert.ok(model.parts[1]!.staged.table.plan.name === "sg01");
 });
 
 test("C-085 a set has 1024 buckets, and dropping it frees each of its records' memory once", async () => {
@@ -130,8 +128,8 @@ test("C-085 a set has 1024 buckets, and dropping it frees each of its records' m
   using neuron = open({ kernel, env: { NEURON_RT_VISIBLE_CORES: "0" } });
   [allocated, freed] = [0, 0];
   const model = await neuron.logicalCore(0).load(smallModel({ more: [{ name: "tmp", type: "tmp-buf", size: 5000 }, { name: "tmp2", type: "tmp-buf", size: 64 }] }));
-  const head = HashTable.over(model.parts[0]!.memRefSet.set.view);
-  assert.deepEqual([head.size, head.sizeMask, head.count], [0x400, 0x3ff, model.parts[0]!.memRefSet.count]);
+  const head = HashTable.over(model.parts[0]!.staged.table.set.view);
+  assert.deepEqual([head.size, head.sizeMask, head.count], [0x400, 0x3ff, model.parts[0]!.staged.table.count]);
   await model.unload();
   assert.ok(allocated > 5);
   assert.equal(freed, allocated);
@@ -140,7 +138,7 @@ test("C-085 a set has 1024 buckets, and dropping it frees each of its records' m
 test("C-086 variables are found in the set by id; names go through the plan", async () => {
   using neuron = open();
   const model = await neuron.logicalCore(0).load(smallModel());
-  const { memRefSet } = model.parts[0]!;
+  const memRefSet = model.parts[0]!.staged.table;
   for (const { name, varId } of model.subgraph(0).variables()) {
     assert.equal(findRecord(memRefSet, varId), memRefAt(varId));
     assert.equal(planName(memRefSet.plan, varId), name);
@@ -172,41 +170,42 @@ test("C-088 C-100 destroying an allocator frees no byte: owners and the garbage 
   left.free();
   assert.equal(neuron.core(0).usedBytes, used - 4096);
   const model = await neuron.logicalCore(0).load(smallModel());
-  const stray = model.parts[0]!.allocator.alloc({ size: 4096, usage: "GENERIC", hint: "stray" });
+  const stray = model.parts[0]!.staged.allocator.alloc({ size: 4096, usage: "GENERIC", hint: "stray" });
   await assert.rejects(model.unload(), status(1, /1 allocations \(4096 bytes\) are not on its list/));
   stray.free();
   assert.equal(neuron.core(0).usedBytes, used - 4096);
 });
 
-test("C-090 a slot that lacks a member is refused and keeps the others", async () => {
-  using neuron = open();
-  const model = await neuron.logicalCore(0).load(smallModel());
-  const { memRefSet, allocator, tracker, scratchpad } = model.parts[0]!;
-  const whole = { memRefSet, modelAllocator: allocator, gcTracker: tracker, scratchpadCleanupInfo: scratchpad };
-  for (const missing of Object.keys(whole) as (keyof typeof whole)[]) {
-    const { [missing]: _, ...rest } = whole;
-    const slot = new SharedSlot(rest);
-    assert.throws(() => slot.take(), status(1, new RegExp(`slot has no ${missing}`)));
-    assert.equal(slot.empty, false);
+function driverChunks(neuron: Neuron): number {
+  return neuron.devices.reduce((sum, { device }) => sum + device.geometry.hbms.reduce((count, _, hbm) => count + device.dumpChunks(hbm).length, 0), 0);
+}
+
+test("a load that fails after its subgraphs were staged gives back each of the four things they hold, once (C-090, C-091)", async () => {
+  for (const step of ["staged", "moved", "carveout", "tables", "instructions", "rings"] as const) {
+    using neuron = open();
+    const before = ledgers(neuron);
+    const chunks = driverChunks(neuron);
+    const failing = neuron.logicalCore(0).load(smallModel({ subgraphs: 2 }), {
+      trace: (at, index) => {
+        if (at === step && index === 1) throw new Error(`stopped at ${step}`);
+      },
+    });
+    await assert.rejects(failing, new RegExp(`stopped at ${step}`));
+    assert.deepEqual(ledgerDifference(before, ledgers(neuron)), {}, step);
+    assert.equal(driverChunks(neuron), chunks, step);
   }
 });
 
-test("C-091 the members move into the model and the slot's 32 bytes are zero", async () => {
+test("a loaded subgraph has its variables, its MODEL allocator, what is freed with it, and a claim on the core's scratchpad (C-090)", async () => {
   using neuron = open();
-  const model = await neuron.logicalCore(0).load(smallModel());
-  const { memRefSet, allocator, tracker, scratchpad } = model.parts[0]!;
-  const slot = new SharedSlot({ memRefSet, modelAllocator: allocator, gcTracker: tracker, scratchpadCleanupInfo: scratchpad });
-  const full = new DataView(slot.record().slice().buffer);
-  assert.equal(full.byteLength, 32);
-  assert.equal(Number(full.getBigUint64(0, true)), memRefSet.set.address);
-  assert.equal(Number(full.getBigUint64(8, true)), allocator.record);
-  assert.ok(full.getBigUint64(16, true) !== 0n && full.getBigUint64(24, true) !== 0n);
-  const taken = slot.take();
-  assert.equal(taken.memRefSet, memRefSet);
-  assert.equal(taken.modelAllocator, allocator);
-  assert.ok(slot.empty);
-  assert.deepEqual(slot.record(), new Uint8Array(32));
-  assert.throws(() => slot.take(), status(1, /slot has no/));
+  const model = await neuron.logicalCore(0).load(smallModel({ subgraphs: 2 }));
+  for (const { staged, core } of model.parts) {
+    assert.ok(staged.table.count > 0);
+    assert.deepEqual([staged.allocator.kind, staged.allocator.core], ["MODEL", core.core]);
+    assert.ok(staged.tracker.length > 0);
+    assert.ok(staged.tracker.length <= staged.allocator.count);
+    assert.ok(staged.scratchpad.pages >= 0);
+  }
 });
 
 test("C-094 C-097 the steps of a load come in their order, insertion last, then the log", async () => {
@@ -245,9 +244,9 @@ test("C-098 the steps of an unload come in their order, the allocator last", asy
   const steps: ReleaseStep[] = [];
   const left: number[] = [];
   neuron.core(0).models.unlink(model.handle);
-  releaseModel({ unload: () => { left.push(part!.allocator.count - part!.tracker.length); part!.tracker.free(); part!.allocator.destroy(); } } as never, model.parts, (step) => {
+  releaseModel({ unload: () => { left.push(part!.staged.allocator.count - part!.staged.tracker.length); part!.staged.tracker.free(); part!.staged.allocator.destroy(); } } as never, model.parts, (step) => {
     steps.push(step);
-    left.push(part!.allocator.count);
+    left.push(part!.staged.allocator.count);
   });
   assert.deepEqual(steps, ["rings", "tables", "ucode", "instructions", "variables"]);
   assert.ok(left.every((count, index) => index === 0 || count <= left[index - 1]!), `${left}`);
@@ -275,7 +274,7 @@ test("a load makes one tensor per input and output name, which go with the model
   mine.close();
   assert.deepEqual(ledgerDifference(before, ledgers(neuron)), {});
   const planned = await core.load(smallModel(), { io: "plan" });
-  assert.ok([...planned.parts[0]!.allocator.live].some((memory) => memory.address === planned.resolve("input0")), "or the plan places them");
+  assert.ok([...planned.parts[0]!.staged.allocator.live].some((memory) => memory.address === planned.resolve("input0")), "or the plan places them");
 });
 
 test("C-132 loading a state buffer makes no request for it", async () => {
@@ -283,7 +282,7 @@ test("C-132 loading a state buffer makes no request for it", async () => {
   const { device } = neuron.devices[0]!;
   const sizes: number[] = [];
   const model = await neuron.logicalCore(0).load(smallModel());
-  for (const part of model.parts) for (const memory of part.allocator.live) sizes.push(memory.size);
+  for (const part of model.parts) for (const memory of part.staged.allocator.live) sizes.push(memory.size);
   assert.equal(model.resolve("SB", 0x1ffffff, { size: 1 }), device.geometry.stateBuffers[0]! + 0x1ffffff);
   assert.ok(sizes.every((size) => size < 0x2000000));
 });

@@ -29,7 +29,7 @@ async function loaded(file: Uint8Array, load: Partial<LoadOptions>, keptBytes?: 
   await using passing = keptBytes === undefined ? undefined : await openNeff(file, { keptBytes });
   const model = await neuron.logicalCore(0).load(passing?.neff ?? parseNeff(file), { ...load, name: "m", source: passing });
   const addresses = [0, 1].flatMap((index) => [...model.subgraph(index).variables()].map(({ name, address }) => [name, address]));
-  const contents = model.parts.flatMap(({ allocator }) => [...allocator.live].map((memory) => [memory.hint, memory.address, memory.usage, Buffer.from(memory.read()).toString("base64")]));
+  const contents = model.parts.flatMap(({ staged }) => [...staged.allocator.live].map((memory) => [memory.hint, memory.address, memory.usage, Buffer.from(memory.read()).toString("base64")]));
   const usage = neuron.memory();
   await model.unload();
   return { addresses, contents, usage };

@@ -185,7 +185,7 @@ class World {
 
   checkScratchpads(): void {
     for (const { scratchpad, ...core } of this.neuron.cores) {
-      const claims = this.loaded.flatMap((one) => one.model.parts).filter((part) => part.core.globalCore === core.globalCore).map((part) => part.scratchpad.pages);
+      const claims = this.loaded.flatMap((one) => one.model.parts).filter((part) => part.core.globalCore === core.globalCore).map((part) => part.staged.scratchpad.pages);
       const most = Math.max(0, ...claims);
       assert.deepEqual(scratchpad.references, Array.from({ length: most }, (_, page) => claims.filter((pages) => pages > page).length));
       for (const address of scratchpad.addresses) assert.equal(address % 4096, 0);
@@ -213,7 +213,7 @@ class World {
 
   checkLedgers(): void {
     for (const core of this.neuron.cores) {
-      const live = [core.global, ...this.loaded.flatMap((one) => one.model.parts).filter((part) => part.core === core).map((part) => part.allocator)];
+      const live = [core.global, ...this.loaded.flatMap((one) => one.model.parts).filter((part) => part.core === core).map((part) => part.staged.allocator)];
       const bytes = live.flatMap((allocator) => [...allocator.live]).reduce((sum, memory) => sum + memory.allocatedSize, 0);
       assert.equal(core.usedBytes, bytes, "the ledger's total is what the lists hold");
     }

@@ -17,7 +17,7 @@ test("three real models are resident on one core; one goes, and the ledger falls
   const models: Model[] = [];
   for (const name of names) models.push(await core.load(await readNeff(corpusPath(`neff/${name}.neff`)), { name, io: "bind" }));
   assert.equal(core.owner.models.count, 3);
-  assert.equal(new Set(models.map((model) => model.parts[0]!.allocator)).size, 3);
+  assert.equal(new Set(models.map((model) => model.parts[0]!.staged.allocator)).size, 3);
   const [first, gone, last] = models as [Model, Model, Model];
   const places = (model: Model) => model.parts.flatMap((part) => [...part.staged.variables()].map((variable) => variable.address));
   const before = { ledgers: ledgers(neuron), first: places(first), last: places(last), rows: [first.memory(), last.memory()] };
@@ -64,7 +64,7 @@ test("a model read without its payloads loads from its file to the same addresse
   const contents = async (retain: "all" | "definitions") => {
     using neuron = open();
     const model = await neuron.logicalCore(0).load(await readNeff(path, { retain }), retain === "definitions" ? { source: path } : {});
-    return model.parts.flatMap((part) => [...part.allocator.live].map((memory) => [memory.hint, memory.address, Buffer.from(memory.read()).toString("base64")]));
+    return model.parts.flatMap((part) => [...part.staged.allocator.live].map((memory) => [memory.hint, memory.address, Buffer.from(memory.read()).toString("base64")]));
   };
   assert.deepEqual(await contents("definitions"), await contents("all"));
   using neuron = open();

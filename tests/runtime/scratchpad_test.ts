@@ -90,7 +90,7 @@ test("contiguous pages are mapped into the host: the mapping shows what lies at 
   using neuron = open(CONTIGUOUS);
   const core = neuron.logicalCore(0);
   const model = await core.load(smallModel({ engines: false, virtuals: [[0, MiB], [100 * MiB, MiB]] }));
-  const { va, memories } = model.parts[0]!.scratchpad;
+  const { va, memories } = model.parts[0]!.staged.scratchpad;
   assert.ok(va > 0);
   const page = memories[0]!;
   page.copyIn(Uint8Array.from([7, 8, 9]), { offset: (100 - 64) * MiB });
@@ -133,7 +133,7 @@ test("C-050 C-157 a page two models use is counted in the page, not on its memor
   const first = await core.load(smallModel({ virtuals: [[0, MiB]] }));
   const second = await core.load(smallModel({ virtuals: [[0, 2 * MiB]] }));
   const { scratchpad } = core.owner;
-  const page = second.parts[0]!.scratchpad.memories[0]!;
+  const page = second.parts[0]!.staged.scratchpad.memories[0]!;
   assert.deepEqual(scratchpad.references, [2]);
   assert.equal(page.refCount, 1);
   const address = second.resolve("v0_sg0");

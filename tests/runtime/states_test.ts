@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NrtError } from "../../lib/runtime/errors.ts";
 import { RuntimeState } from "../../lib/abi/runtime_context.ts";
-import { ApiGate } from "../../lib/runtime/states.ts";
+import { ApiGate } from "../../lib/runtime/process_state.ts";
 
 const status = (code: number, text: RegExp) => (error: unknown) => error instanceof NrtError && error.status === code && text.test(error.message);
 

@@ -1,13 +1,11 @@
 /** The five claims of the runtime's structure that are most easily got wrong, each with its numbers. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { HashNode, hashNodeOffset, MlaRecord, ModelRecord, TdrvContext, TpbRecord } from "../../lib/abi/runtime_context.ts";
+import { HashNode, hashNodeOffset, MlaRecord, mlaOffset, ModelRecord, TdrvContext, TpbRecord, tpbOffset } from "../../lib/abi/runtime_context.ts";
 import { aggregateColumns, CATEGORY_NONE, deviceCategories, hostCategories, MemLogRecord, UsageType } from "../../lib/abi/runtime_dmem.ts";
-import { resolvedOffsets } from "../../lib/runtime/context_layout.ts";
-import { createHandleMinter } from "../../lib/runtime/handles.ts";
+import { createHandleMinter, ModelDatabase, Resident } from "../../lib/runtime/model_database.ts";
 import { logicalCoreSize } from "../../lib/runtime/logical_cores.ts";
-import { ModelDatabase, Resident } from "../../lib/runtime/model_database.ts";
-import { checkCarveout } from "../../lib/runtime/carveout.ts";
+import { checkCarveout } from "../../lib/runtime/model_release.ts";
 import { open, settled, smallModel, status } from "./support.ts";
 
 test("C-158 C-013 32 devices, 8 cores and 23 columns are array bounds, and the resolver's strides say the same", () => {
@@ -17,8 +15,8 @@ test("C-158 C-013 32 devices, 8 cores and 23 columns are array bounds, and the r
   assert.equal(314560, 8 * 39320);
   assert.equal(Object.keys(UsageType).length, 23);
   assert.equal(MemLogRecord.fields.memoryUsageNc.size, 8 * 23 * 8);
-  assert.equal(resolvedOffsets(1, 0).mla - resolvedOffsets(0, 0).mla, 0x900b8);
-  assert.equal(resolvedOffsets(0, 1).tpb - resolvedOffsets(0, 0).tpb, 0x9998);
+  assert.equal(mlaOffset(1) - mlaOffset(0), 0x900b8);
+  assert.equal(tpbOffset(0, 1) - tpbOffset(0, 0), 0x9998);
   assert.equal(TpbRecord.byteLength, 0x9998);
 });
 
@@ -59,12 +57,12 @@ test("C-158 C-072 from the embedded node at 7496 the model is found, 21 nodes of
   assert.equal(ModelRecord.offsets.htNode, 7496);
   assert.equal(ModelRecord.offsets.refCount, 6488);
   assert.equal(HashNode.byteLength, 48);
-  assert.equal(7496 - 6488, 21 * 48);
+  assert.equal(ModelRecord.offsets.htNode - ModelRecord.offsets.refCount, 21 * HashNode.byteLength);
   assert.equal(157 * 48 - HashNode.offsets.next, 7496);
   const resident = new Resident("m", 1001, "m");
   const models = new ModelDatabase<string>({ device: 0, core: 0 });
   models.add(resident);
-  assert.equal(resident.node.owner, resident, "no node is allocated for an insertion");
+  assert.equal(models.acquire(1001).model, resident.model);
 });
 
 test("C-158 C-065 C-074 handle 0 is never given out, and a removal unlinks before it drains", async () => {

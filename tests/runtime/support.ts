@@ -5,7 +5,7 @@ import { openDevice } from "../../lib/driver/device.ts";
 import { createFake, type FakeMachine, type FakeOptions } from "../../lib/fake/machine.ts";
 import type { EngineSpec, QueueSpec, VariableSpec } from "../../lib/neff_write/build_definition.ts";
 import type { Neff } from "../../lib/neff/model.ts";
-import { createHandleMinter } from "../../lib/runtime/handles.ts";
+import { createHandleMinter } from "../../lib/runtime/model_database.ts";
 import type { Neuron } from "../../lib/runtime/neuron.ts";
 import { openNeuron, type OpenNeuronOptions } from "../../lib/runtime/open_neuron.ts";
 import { modelOf, pattern } from "../plan/support.ts";

@@ -289,7 +289,7 @@ test("P-003 a bound tensor gives an input its address at once, a new one a new a
   model.bind({ input0: b.slice(4096, 4096), output0: a });
   assert.equal(model.resolve("input0"), b.address + 4096);
   const { address } = model.subgraph(0).tables()[0]!;
-  const words = new BigUint64Array([...model.parts[0]!.allocator.live].find((memory) => memory.hint === "pointers")!.read());
+  const words = new BigUint64Array([...model.parts[0]!.staged.allocator.live].find((memory) => memory.hint === "pointers")!.read());
   assert.deepEqual([...words].map(Number), [b.address + 4096, model.resolve("weights0"), a.address], "the table in device memory says the same");
   assert.ok(address !== null);
   model.bound("input0")!.close();

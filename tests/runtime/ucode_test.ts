@@ -78,7 +78,7 @@ test("C-107 two to nine libraries are the model's own and leave the core's cache
   assert.equal(a.parts[0]!.ucode!.shared, false);
   assert.deepEqual(libraryBytes(neuron), { global: 0, ledger: 2 * (1000 + 1001) });
   assert.equal(neuron.core(0).ucode.set, undefined);
-  assert.ok([...a.parts[0]!.allocator.live].some((memory) => memory.usage === "UCODE_LIB"));
+  assert.ok([...a.parts[0]!.staged.allocator.live].some((memory) => memory.usage === "UCODE_LIB"));
 });
 
 test("C-108 without libraries there is nothing to do", () => {

@@ -7,9 +7,9 @@ import { fileURLToPath } from "node:url";
 import { type FakeMachine, type FakeOptions } from "../../lib/fake/machine.ts";
 import type { FakeProcess } from "../../lib/fake/process.ts";
 import type { UserMemory } from "../../lib/fake/user_memory.ts";
-import { shimObstacle } from "../../lib/shim/capability.ts";
+import { shimObstacle } from "../../lib/shim/seccomp.ts";
 import { runUnderFake, type RunResult, type RunUnderFakeOptions } from "../../lib/shim/run.ts";
-import { NODE_MAJOR } from "../../lib/shim/node_stat.ts";
+import { NODE_MAJOR } from "../../lib/shim/paths.ts";
 import { ARENA, BASE, interpreter } from "./interpreter.ts";
 
 const here = new URL(".", import.meta.url);

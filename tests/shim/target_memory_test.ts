@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MapFlag, native, pinned, Protection, type Window } from "../../ffi/mod.ts";
 import { PollSet } from "../../lib/shim/process.ts";
-import { readProcess, writeProcess } from "../../ffi/process_memory.ts";
+import { readProcess, writeProcess } from "../../ffi/memory.ts";
 import { TargetMemory } from "../../lib/shim/target_memory.ts";
 import { skipShim } from "./support.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { intervalIndex } from "../../lib/stage/interval_index.ts";
+import { intervalIndex } from "../../lib/stage/resolve.ts";
 
 test("finds exactly the ranges that cover an address, as looking at each one would", () => {
   const seed = Math.floor(Math.random() * 2 ** 31);

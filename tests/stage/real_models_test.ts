@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { dmaReferences, type Neff, readNeff } from "../../lib/neff/mod.ts";
 import { planNeff } from "../../lib/plan/build.ts";
-import { stageCores } from "../../lib/stage/core.ts";
+import { stageCores } from "../../lib/stage/stage_part.ts";
 import { arenaPlaces, loadItems, planItems, tensorItems } from "../../lib/plan/footprint.ts";
 import { stage, type StageOptions } from "../../lib/stage/stage.ts";
 import type { StagedModel, StagedSubgraph } from "../../lib/stage/staged_model.ts";

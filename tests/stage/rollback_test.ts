@@ -5,7 +5,7 @@ import { requests } from "../../lib/abi/requests.ts";
 import { MemoryError, resetAlignmentSupport } from "../../lib/dmem/mod.ts";
 import type { Fault } from "../../lib/driver/layers.ts";
 import { planNeff } from "../../lib/plan/build.ts";
-import { stageCores } from "../../lib/stage/core.ts";
+import { stageCores } from "../../lib/stage/stage_part.ts";
 import { PlanError } from "../../lib/plan/error.ts";
 import { addressAt, type MemRefTable } from "../../lib/stage/mem_ref_table.ts";
 import { openPlan } from "../../lib/plan/plan_file.ts";

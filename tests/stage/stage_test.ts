@@ -8,7 +8,7 @@ import { requests } from "../../lib/abi/requests.ts";
 import { type CallRecord, withFaults, withRequestLog } from "../../lib/driver/layers.ts";
 import type { Neff } from "../../lib/neff/model.ts";
 import { planNeff } from "../../lib/plan/build.ts";
-import { stageCores } from "../../lib/stage/core.ts";
+import { stageCores } from "../../lib/stage/stage_part.ts";
 import { PlanError } from "../../lib/plan/error.ts";
 import { findRecord, insertedCount, memRefAt } from "../../lib/stage/mem_ref_table.ts";
 import { openPlan } from "../../lib/plan/plan_file.ts";

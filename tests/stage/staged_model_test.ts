@@ -7,7 +7,7 @@ import { readId64, readU64 } from "../../ffi/u64.ts";
 import { MemRefList, MemRefPtr, MemRefPtrTable } from "../../lib/abi/runtime_kbin.ts";
 import type { VariableSpec } from "../../lib/neff_write/build_definition.ts";
 import { planNeff } from "../../lib/plan/build.ts";
-import { type StageCore, stageCores } from "../../lib/stage/core.ts";
+import { type StageCore, stageCores } from "../../lib/stage/stage_part.ts";
 import { PlanError, ResolveError } from "../../lib/plan/error.ts";
 import { memRefAt } from "../../lib/stage/mem_ref_table.ts";
 import { stage, type StageOptions } from "../../lib/stage/stage.ts";

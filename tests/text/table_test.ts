@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { table } from "../../lib/text/table.ts";
-import { textWidth } from "../../lib/text/text_width.ts";
+import { table, textWidth } from "../../lib/text/table.ts";
 
 test("a table sets columns two spaces apart, numbers to the right, nothing behind the last text of a line", () => {
   const text = table([{ title: "name" }, { title: "size", align: "right" }, { title: "note" }], [["x", "10", ""], ["weights", "4096", "constant"]]);

@@ -1,7 +1,6 @@
 import type { Actor } from "./actor.ts";
 import { fillPattern, hexText } from "./data.ts";
-import { type ArgumentLayout, type FieldPlace, layoutOf } from "./layouts.ts";
-import type { Step, Value } from "./recording.ts";
+import { type ArgumentLayout, type FieldPlace, layoutOf, type Step, type Value } from "./recording.ts";
 import { integer, type Session } from "./session.ts";
 
 /** What memory holds before a call: tells what the driver did not write. */

@@ -1,9 +1,8 @@
 import { Errno } from "../../ffi/errno.ts";
 import { NeuronError } from "../../ffi/error.ts";
-import type { Mapping } from "../../ffi/mapping.ts";
-import { bytesAt, type Pinned, pinned, registerPinned, unregisterPinned } from "../../ffi/memory.ts";
+import type { Mapping } from "../../ffi/kernel.ts";
+import { bytesAt, type Pinned, pinned, readProcess, registerPinned, unregisterPinned, writeProcess } from "../../ffi/memory.ts";
 import { MapFlag, native, Protection } from "../../ffi/native.ts";
-import { readProcess, writeProcess } from "../../ffi/process_memory.ts";
 import { syscalls } from "../../ffi/syscalls.ts";
 import { readFileSync } from "node:fs";
 import { carefulMemory } from "../../lib/fake/careful_memory.ts";

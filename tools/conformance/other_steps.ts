@@ -1,6 +1,5 @@
 import { addressOf, hexAt } from "./arguments.ts";
-import { describe, hexBytes, matchesDescription } from "./data.ts";
-import { mapFlags, openFlags, protection } from "./flags.ts";
+import { describe, hexBytes, mapFlags, matchesDescription, openFlags, protection } from "./data.ts";
 import type { Difference } from "./ioctl_step.ts";
 import type { Step } from "./recording.ts";
 import { integer, outcome, sameErrno, type Session } from "./session.ts";

@@ -1,10 +1,9 @@
 import { readFileSync } from "node:fs";
 import { constants } from "node:os";
-import { Errno } from "../../ffi/errno.ts";
+import { checkResult, Errno } from "../../ffi/errno.ts";
 import { NeuronError } from "../../ffi/error.ts";
 import { MapFlag, Protection } from "../../ffi/native.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
-import { checkResult } from "../../ffi/system_error.ts";
 import type { Actor, Ending, ListedRequest, MappingInfo } from "./actor.ts";
 import type { RemoteLink } from "./remote_link.ts";
 

@@ -1,19 +1,17 @@
 import { readFileSync } from "node:fs";
-import { Errno } from "../../ffi/errno.ts";
+import { checkResult, Errno } from "../../ffi/errno.ts";
 import { NeuronError } from "../../ffi/error.ts";
 import { pinned } from "../../ffi/memory.ts";
 import { native } from "../../ffi/native.ts";
 import { PollSet } from "../../lib/shim/process.ts";
 import { acceptConnection, listenAbstract, peerOf } from "../../lib/shim/socket.ts";
 import { syscalls } from "../../ffi/syscalls.ts";
-import { checkResult } from "../../ffi/system_error.ts";
 import type { FakeOptions } from "../../lib/fake/options.ts";
-import { ShimError } from "../../lib/shim/capability.ts";
+import { ShimError } from "../../lib/shim/seccomp.ts";
 import { runUnderFake } from "../../lib/shim/run.ts";
 import type { Ending, Subject } from "./actor.ts";
 import { RemoteActor } from "./remote_actor.ts";
-import type { RemoteClient } from "./remote_client.ts";
-import { RemoteLink } from "./remote_link.ts";
+import { type RemoteClient, RemoteLink } from "./remote_link.ts";
 
 /** How often a starting client is looked for, in milliseconds. */
 const SEEK_MS = 2;

@@ -1,17 +1,17 @@
 import { geometries } from "../../lib/abi/architecture.ts";
-import { FakeAbort } from "../../lib/fake/danger.ts";
+import { FakeAbort } from "../../lib/fake/faults.ts";
 import type { Subject } from "./actor.ts";
 import type { FakeOptions } from "../../lib/fake/options.ts";
 import { inProcessSubject } from "./in_process.ts";
 import { ioctlStep } from "./ioctl_step.ts";
-import { isDenied, justify } from "./justified.ts";
+import { isDenied, justify } from "./data.ts";
 import { counters, otherSteps, watchCounters } from "./other_steps.ts";
 import { deviceCount, type Recording, type Scenario, type Step } from "./recording.ts";
 import { repeatAlloc, repeatMmap, repeatOpen, threads } from "./series_steps.ts";
 import { Session } from "./session.ts";
 
 export { parseRecording, type Recording, type Scenario, type Step } from "./recording.ts";
-export { justifications } from "./justified.ts";
+export { justifications } from "./data.ts";
 
 /** What became of one step. */
 export interface StepResult {

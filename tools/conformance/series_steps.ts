@@ -1,4 +1,4 @@
-import { openFlags } from "./flags.ts";
+import { openFlags } from "./data.ts";
 import type { Difference } from "./ioctl_step.ts";
 import { AllocationSlots, Allocator } from "./allocations.ts";
 import { MapFlag, Protection } from "../../ffi/native.ts";

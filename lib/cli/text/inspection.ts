@@ -1,6 +1,5 @@
-import type { FeatureReport } from "../../neff/features.ts";
+import type { FeatureReport, NeffSummary, SubgraphSummary } from "../../neff/summary.ts";
 import type { Neff, Subgraph, TensorInfo, Variable } from "../../neff/model.ts";
-import type { NeffSummary, SubgraphSummary } from "../../neff/summary.ts";
 import { humanSize } from "../../text/size.ts";
 
 /** What `inspect --json` prints: the facts of a compiled model. */

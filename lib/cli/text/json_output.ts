@@ -7,14 +7,13 @@ import type { ReplayResult as RequestReplay } from "../../fake/recorder.ts";
 import type { NeffDiff } from "../../neff/diff.ts";
 import type { ScanReport } from "../../neff/scan.ts";
 import type { DeviceList } from "../../host/device_list.ts";
-import type { CopyReport } from "./copy_report.ts";
-import type { CodeExplanation } from "../../report/explain/codes.ts";
-import type { LogExplanation } from "../../report/explain/log.ts";
+import type { CopyReport, LoadReport } from "./load_report.ts";
+import type { CodeExplanation } from "../../explain/codes.ts";
+import type { LogExplanation } from "../../explain/log.ts";
 import type { FitAllReport, FitReport } from "./fit_report.ts";
 import type { Inspection } from "./inspection.ts";
-import type { LoadReport } from "./load_report.ts";
 import type { MemoryPicture } from "../../map/model.ts";
-import type { MemoryReport } from "./memory_report.ts";
+import type { MemoryReport } from "./device_report.ts";
 import type { PlanReport } from "./plan_report.ts";
 import type { TopReport } from "../../host/top.ts";
 

@@ -5,9 +5,8 @@ import { drawMap } from "./draw_map.ts";
 import { drawTime } from "./draw_time.ts";
 import { drawTree } from "./draw_tree.ts";
 import { showResults, showSelection } from "./panel.ts";
-import { makeScale, toUnit } from "./scale.ts";
-import { findItems } from "./search.ts";
-import { byId, type Item, type View } from "./state.ts";
+import { byId, type Item, makeScale, toUnit, type View } from "./state.ts";
+import { findItems } from "./text.ts";
 
 /** Draws everything that shows memory. */
 export function drawAll(view: View): void {

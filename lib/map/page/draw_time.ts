@@ -1,6 +1,6 @@
 /** Draws use over time. Part of the page. */
 import type { PageFunction, Pen } from "./dom.ts";
-import { labelFont, preparePen } from "./pen.ts";
+import { labelFont, preparePen } from "./draw_tree.ts";
 import { byId, fillOf, inksOf, type View } from "./state.ts";
 import { humanBytes } from "./text.ts";
 

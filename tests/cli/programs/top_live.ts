@@ -3,8 +3,7 @@ import { openDeviceMemory } from "../../../lib/dmem/mod.ts";
 import { openDevice } from "../../../lib/driver/mod.ts";
 import { createFake } from "../../../lib/fake/machine.ts";
 import { readSysfsMemory } from "../../../lib/host/sysfs_memory.ts";
-import { TopLoop } from "../../../lib/cli/text/top_loop.ts";
-import { processTopTerminal } from "../../../lib/cli/text/top_terminal.ts";
+import { processTopTerminal, TopLoop } from "../../../lib/cli/text/top_loop.ts";
 
 const kernel = createFake({ product: "trn1" }).process();
 const memory = openDeviceMemory(openDevice({ kernel }));

@@ -1,4 +1,8 @@
-import type { ExplainOptions } from "./log.ts";
+/** Options of {@linkcode explainLog}. */
+export interface ExplainOptions {
+  /** Names the features of a mask, for the text about unsupported NEFFs. */
+  readonly featureNames?: (mask: bigint) => readonly string[];
+}
 
 /** How one kind of log line is recognised and what it means. */
 export interface LogRule {

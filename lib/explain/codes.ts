@@ -1,4 +1,4 @@
-import { NrtStatus } from "../../abi/runtime_dmem.ts";
+import { NrtStatus } from "../abi/runtime_dmem.ts";
 
 /** What a result code or errno means, and what to do about it. */
 export interface CodeExplanation {

@@ -1,6 +1,6 @@
-import { parseBytes } from "../../text/bytes.ts";
+import { parseBytes } from "../text/size.ts";
 import { type CodeExplanation, explainCode } from "./codes.ts";
-import { HARMLESS, LOG_RULES } from "./log_rules.ts";
+import { type ExplainOptions, HARMLESS, LOG_RULES } from "./log_rules.ts";
 
 /** One thing a log says went wrong. */
 export interface Finding {
@@ -34,12 +34,6 @@ export interface LogExplanation {
   readonly codes: readonly CodeExplanation[];
   /** Lines read, and how many of them are known to be harmless. */
   readonly lines: { readonly total: number; readonly harmless: number };
-}
-
-/** Options of {@linkcode explainLog}. */
-export interface ExplainOptions {
-  /** Names the features of a mask, for the text about unsupported NEFFs. */
-  readonly featureNames?: (mask: bigint) => readonly string[];
 }
 
 /** Finds the cause in a runtime's log: recognises its lines, ignores harmless ones, puts consequences after causes. */

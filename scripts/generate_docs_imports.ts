@@ -14,7 +14,7 @@ export interface Edge {
 }
 
 /** Folders in the order of their layers, lowest first. */
-const LAYERS = ["ffi", "lib/abi", "lib/text", "lib/neff", "lib/sharding", "lib/deployment", "lib/explain", "lib/neff_write", "lib/driver", "lib/fake", "lib/dmem", "lib/shim", "lib/plan", "lib/host", "lib/stage", "lib/fit", "lib/map", "lib/runtime", "lib/cli", "mod.ts"];
+const LAYERS = ["ffi", "lib/abi", "lib/text", "lib/neff", "lib/sharding", "lib/hbm", "lib/deployment", "lib/explain", "lib/neff_write", "lib/driver", "lib/fake", "lib/dmem", "lib/shim", "lib/plan", "lib/host", "lib/stage", "lib/fit", "lib/map", "lib/runtime", "lib/cli", "mod.ts"];
 
 /** Counts the imports between folders. */
 export function importEdges(root: string, read: (path: string) => Source): Edge[] {

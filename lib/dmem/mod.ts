@@ -8,7 +8,6 @@ export { BOUNCE_BYTES } from "./bounce_buffer.ts";
 export { DEFAULT_LEDGER_ENTRIES } from "./ledger.ts";
 export { type AllocationCounts, type AllocationFault, faults, type FaultLayer, limit, type LimitLayer, statistics, type StatisticsLayer } from "./adaptors.ts";
 export { allocationLog, LOG_HEADER, type LogEvent, LogFormatError, parseAllocationLog } from "./allocation_log.ts";
-export { firstFit, type Placer } from "./replay.ts";
 export { type Misfit, replay, type ReplayedHbm, type ReplayOptions, type ReplayResult } from "./replay.ts";
 export { datastoreMetrics, datastoreOffset } from "./datastore_metrics.ts";
 export { type Environment, type EnvironmentOptions, memoryEnvironment } from "./environment.ts";

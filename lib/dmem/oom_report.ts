@@ -1,5 +1,6 @@
 /** The out-of-memory report: what was asked for, who holds what, and what to do. */
 import { usageLabels, usageNames } from "../abi/runtime_dmem.ts";
+import { layoutOf } from "../hbm/layout.ts";
 import { formatBytes } from "../text/size.ts";
 import {
   ALIGNMENT_HINT, type ColumnForm, type CoreUsage, failureLine, foldUsage, overall, type RefusedAllocation, reportColumns, sharingLine, sumUsage,
@@ -32,8 +33,6 @@ export interface FreeGap {
   readonly size: number;
 }
 
-/** An HBM ends in a pool of its own for sizes up to 512 KiB; an allocation never spans both pools. */
-const SMALL_POOL_BYTES = 2 ** 30;
 
 /**
  * The free ranges of an HBM, by address, cut where its two pools meet: an
@@ -43,7 +42,7 @@ const SMALL_POOL_BYTES = 2 ** 30;
  */
 export function freeGaps(hbm: HbmRange, chunks: readonly ListedChunk[]): FreeGap[] {
   const end = hbm.base + hbm.size;
-  const border = end - Math.min(SMALL_POOL_BYTES, Math.floor(hbm.size / 4));
+  const border = hbm.base + layoutOf(hbm.size).mainBytes;
   const gaps: FreeGap[] = [];
   const add = (from: number, to: number) => {
     if (to > from) gaps.push({ pa: from, size: to - from });

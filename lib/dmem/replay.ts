@@ -1,176 +1,12 @@
 /** Would a recorded sequence of allocations have fitted an HBM of another size? */
 import { ArgumentError } from "../../ffi/error.ts";
+import { HbmSpace } from "../hbm/space.ts";
 import type { LogEvent } from "./allocation_log.ts";
-
-/** Places allocations in an HBM; the caller may bring another one for other rules. */
-export interface Placer {
-  /** Bytes that one allocation can have at most when the HBM is empty. */
-  readonly largest: number;
-  /** Bytes that are free. */
-  readonly freeBytes: number;
-  /** Length of the longest free range in bytes. */
-  readonly largestGap: number;
-  /** Places `size` bytes at a multiple of `alignment` (0: of a page). Returns the offset from the start of the HBM, or −1 when they do not fit. */
-  place(size: number, alignment: number): number;
-  /**
-   * Places the next contiguous scratchpad page: directly below the living ones,
-   * from the end of the main pool down. Returns its offset, or −1.
-   */
-  placeScratchpad(size: number): number;
-  /** Frees what was placed at `offset`; false when nothing was. */
-  free(offset: number): boolean;
-}
-
-const PAGE = 4096;
-const SMALL_LIMIT = 512 * 1024;
-const SMALL_POOL = 2 ** 30;
-const CARVEOUT = 2 ** 24;
-
-/**
- * An HBM as the driver places in it: 16 MiB kept at the start, the last 1 GiB a
- * pool for sizes up to 512 KiB; each size tries its own pool first, then the
- * other; lowest free range that fits; pages of 4096 bytes.
- *
- * @param hbmSize bytes of the HBM, at least 64 MiB
- *
- * @example
- * const hbm = firstFit(16 * GiB);
- * console.log(hbm.place(64 * MiB, 0) / MiB); // → 16
- * console.log(hbm.place(17 * GiB, 0)); // → -1
- */
-export function firstFit(hbmSize: number): Placer {
-  const smallBytes = Math.min(SMALL_POOL, Math.floor(hbmSize / 4 / PAGE) * PAGE);
-  const main = new Pool(0, hbmSize - smallBytes);
-  const small = new Pool(hbmSize - smallBytes, hbmSize);
-  const carveout = Math.min(CARVEOUT, hbmSize - smallBytes);
-  main.take(carveout, 0);
-  const largest = Math.max(main.largestGap, small.largestGap);
-  const pages = new Set<number>();
-  let scratchpadBytes = 0;
-  return {
-    largest,
-    get freeBytes() {
-      return main.freeBytes + small.freeBytes;
-    },
-    get largestGap() {
-      return Math.max(main.largestGap, small.largestGap);
-    },
-    place(size, alignment) {
-      const bytes = Math.ceil(size / PAGE) * PAGE;
-      if (bytes === 0) return -1;
-      const first = bytes <= SMALL_LIMIT ? small : main;
-      const offset = first.take(bytes, alignment);
-      return offset >= 0 ? offset : (first === small ? main : small).take(bytes, alignment);
-    },
-    placeScratchpad(size) {
-      const bytes = Math.ceil(size / PAGE) * PAGE;
-      const offset = bytes === 0 ? -1 : main.takeAt(main.end - scratchpadBytes - bytes, bytes);
-      if (offset < 0) return -1;
-      pages.add(offset);
-      scratchpadBytes += bytes;
-      return offset;
-    },
-    free(offset) {
-      const bytes = (offset >= main.end ? small : main).free(offset);
-      if (pages.delete(offset)) scratchpadBytes -= bytes;
-      return bytes > 0;
-    },
-  };
-}
-
-interface Range {
-  start: number;
-  end: number;
-}
-
-/** A range of bytes: its free parts by address, and the sizes of what was placed. */
-class Pool {
-  readonly end: number;
-  readonly #free: Range[];
-  readonly #placed = new Map<number, number>();
-
-  constructor(start: number, end: number) {
-    this.end = end;
-    this.#free = end > start ? [{ start, end }] : [];
-  }
-
-  get freeBytes(): number {
-    return this.#free.reduce((sum, { start, end }) => sum + end - start, 0);
-  }
-
-  get largestGap(): number {
-    return this.#free.reduce((most, { start, end }) => Math.max(most, end - start), 0);
-  }
-
-  /** The lowest place that fits, or −1. */
-  take(bytes: number, alignment: number): number {
-    const align = alignment > PAGE ? alignment : PAGE;
-    for (let index = 0; index < this.#free.length; index++) {
-      const range = this.#free[index]!;
-      const start = Math.ceil(range.start / align) * align;
-      if (start + bytes <= range.end) return this.#cut(index, start, bytes);
-    }
-    return -1;
-  }
-
-  /** Exactly `start`, or −1. */
-  takeAt(start: number, bytes: number): number {
-    const index = this.#after(start) - 1;
-    const range = this.#free[index];
-    return range !== undefined && start + bytes <= range.end ? this.#cut(index, start, bytes) : -1;
-  }
-
-  /** Bytes given back, 0 when nothing was placed at `start`. */
-  free(start: number): number {
-    const bytes = this.#placed.get(start);
-    if (bytes === undefined) return 0;
-    this.#placed.delete(start);
-    const end = start + bytes;
-    const index = this.#after(start);
-    const before = this.#free[index - 1];
-    const after = this.#free[index];
-    const joins = after?.start === end;
-    if (before?.end === start) {
-      before.end = joins ? after.end : end;
-      if (joins) this.#free.splice(index, 1);
-    } else if (joins) after.start = start;
-    else this.#free.splice(index, 0, { start, end });
-    return bytes;
-  }
-
-  #cut(index: number, start: number, bytes: number): number {
-    const range = this.#free[index]!;
-    const rest = { start: start + bytes, end: range.end };
-    this.#placed.set(start, bytes);
-    if (range.start === start) {
-      if (rest.start === rest.end) this.#free.splice(index, 1);
-      else range.start = rest.start;
-    } else {
-      range.end = start;
-      if (rest.start < rest.end) this.#free.splice(index + 1, 0, rest);
-    }
-    return start;
-  }
-
-  /** Index of the first free range that begins behind `at`. */
-  #after(at: number): number {
-    let low = 0;
-    let high = this.#free.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (this.#free[middle]!.start <= at) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  }
-}
 
 /** Options of {@linkcode replay}. */
 export interface ReplayOptions {
   /** Bytes of each HBM. */
   readonly hbmSize: number;
-  /** The placement rules, default the driver's. */
-  readonly placer?: ((hbmSize: number) => Placer) | undefined;
 }
 
 /** The first allocation that would not have fitted. */
@@ -220,7 +56,7 @@ export interface ReplayResult {
 }
 
 interface State {
-  readonly placer: Placer;
+  readonly space: HbmSpace;
   used: number;
   peak: number;
 }
@@ -237,9 +73,9 @@ interface State {
  * console.log(replay(log, { hbmSize: 12 * GiB }).misfits[0]?.event.line); // → 3
  */
 export function replay(log: readonly LogEvent[], options: ReplayOptions): ReplayResult {
-  const { hbmSize, placer = firstFit } = options;
+  const { hbmSize } = options;
   if (!(Number.isSafeInteger(hbmSize) && hbmSize > 0)) throw new ArgumentError(`Cannot replay on an HBM of ${hbmSize} bytes: it must be a positive integer`);
-  const run = new Run(hbmSize, placer);
+  const run = new Run(hbmSize);
   for (const event of log) run.step(event);
   return {
     fits: run.misfits.length === 0, hbmSize, events: log.length, allocations: run.allocations, misfits: run.misfits,
@@ -254,14 +90,15 @@ class Run {
   hostPeakBytes = 0;
   readonly misfits: Misfit[] = [];
   readonly #hbmSize: number;
-  readonly #placer: (hbmSize: number) => Placer;
+  /** The largest allocation that an empty HBM takes. */
+  readonly #largest: number;
   readonly #hbms = new Map<number, State>();
   readonly #live = new Map<string, { readonly event: LogEvent; readonly offset: number }>();
   #hostBytes = 0;
 
-  constructor(hbmSize: number, placer: (hbmSize: number) => Placer) {
+  constructor(hbmSize: number) {
     this.#hbmSize = hbmSize;
-    this.#placer = placer;
+    this.#largest = new HbmSpace(hbmSize).largestGap;
   }
 
   step(event: LogEvent): void {
@@ -276,19 +113,19 @@ class Run {
 
   hbms(): ReplayedHbm[] {
     return [...this.#hbms].sort(([a], [b]) => a - b)
-      .map(([hbm, { placer, used, peak }]) => ({ hbm, peakBytes: peak, liveBytes: used, largestGap: placer.largestGap }));
+      .map(([hbm, { space, used, peak }]) => ({ hbm, peakBytes: peak, liveBytes: used, largestGap: space.largestGap }));
   }
 
   #place(event: LogEvent): void {
     this.allocations++;
     const state = this.#state(event.hbm);
-    const { placer } = state;
-    const offset = event.contiguous ? placer.placeScratchpad(event.size) : placer.place(event.size, event.alignment);
+    const { space } = state;
+    const offset = event.contiguous ? space.placeScratchpad(event.size) : space.place(event.size, event.alignment);
     if (offset < 0) {
-      const { freeBytes, largestGap, largest } = placer;
-      const tooLarge = event.size > largest;
+      const { freeBytes, largestGap } = space;
+      const tooLarge = event.size > this.#largest;
       this.misfits.push({ event, freeBytes, largestGap, fragmented: !tooLarge && freeBytes >= event.size, tooLarge });
-    } else if (event.action === "fail") placer.free(offset);
+    } else if (event.action === "fail") space.free(offset);
     else {
       this.#live.set(event.id, { event, offset });
       state.used += event.size;
@@ -309,13 +146,13 @@ class Run {
       return;
     }
     const state = this.#state(event.hbm);
-    state.placer.free(offset);
+    state.space.free(offset);
     state.used -= event.size;
   }
 
   #state(hbm: number): State {
     let state = this.#hbms.get(hbm);
-    if (state === undefined) this.#hbms.set(hbm, state = { placer: this.#placer(this.#hbmSize), used: 0, peak: 0 });
+    if (state === undefined) this.#hbms.set(hbm, state = { space: new HbmSpace(this.#hbmSize), used: 0, peak: 0 });
     return state;
   }
 }

@@ -1,4 +1,5 @@
 /** Requests that move bytes: copies between chunks, to and from host memory, fills, batches. */
+import { PAGE_BYTES } from "../hbm/layout.ts";
 import { Errno } from "../../ffi/errno.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import { addressOf, pinned, type Pinned, registerPinned, unregisterPinned } from "../../ffi/memory.ts";
@@ -11,11 +12,10 @@ import type { Channel } from "./channel.ts";
 import type { OwnedChunks } from "./memory_requests.ts";
 import type { BatchEntry, BatchOptions, CopyOffsets, CopyReport, Direction, HostBuffer, ZeroCopyForm } from "./types.ts";
 
-const PAGE = 4096;
 /** Longest piece of a buffer copy. The driver cuts the size to 32 bits and then copies too little without an error. */
 const PIECE_BYTES = 2 ** 31;
 /** Zero-copy pins 64 pages at a time; an unaligned buffer that needs one more overflows the driver's array. */
-const PINNED_BYTES = 64 * PAGE;
+const PINNED_BYTES = 64 * PAGE_BYTES;
 const LIMIT_32 = 2 ** 32;
 
 const ZERO_COPY: Readonly<Record<40 | 48 | 64, AnyRequest>> = {
@@ -115,8 +115,8 @@ export class CopyRequests {
     if (size === 0) return { way: "zero-copy", requests: 0 };
     const address = hostAddress(buffer);
     const before = this.#channel.count;
-    const head = PAGE - address % PAGE;
-    const split = head !== PAGE && address % PAGE + size > PINNED_BYTES ? head : 0;
+    const head = PAGE_BYTES - address % PAGE_BYTES;
+    const split = head !== PAGE_BYTES && address % PAGE_BYTES + size > PINNED_BYTES ? head : 0;
     const done = (split === 0 || this.#zeroPiece(handle, offset, address, split, options)) &&
       this.#zeroPiece(handle, offset + split, address + split, size - split, options);
     if (!done) this.bufferCopy(handle, offset, buffer, options.toDevice);

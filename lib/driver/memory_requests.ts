@@ -1,4 +1,5 @@
 /** Requests for memory: allocate, free, addresses, mappings, lists. */
+import { PAGE_BYTES } from "../hbm/layout.ts";
 import { Errno, SystemError } from "../../ffi/errno.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import { Mapping } from "../../ffi/kernel.ts";
@@ -117,7 +118,6 @@ export class OwnedChunks {
   }
 }
 
-const PAGE = 4096;
 const MAX_CORES = 8;
 const MAX_ALIGN = 2 ** 31 - 1;
 const MAX_DUMP_ENTRIES = 2 ** 22;
@@ -187,7 +187,7 @@ export class MemoryRequests {
     }
     checkSize(size, "a size");
     checkSize(align, "an alignment");
-    if (this.form === "V1" && align > PAGE) throw this.#unsupported(`an alignment of ${align} bytes`);
+    if (this.form === "V1" && align > PAGE_BYTES) throw this.#unsupported(`an alignment of ${align} bytes`);
     this.#write(request);
     this.#knownHandle = 0;
     const result = this.#channel.try(this.#request, At.alloc);
@@ -262,7 +262,7 @@ export class MemoryRequests {
 
   map(handle: number, size: number, writable: boolean): Mapping {
     const { mmapOffset } = this.memoryInfo(handle);
-    const inner = this.mapRange(mmapOffset, Math.ceil(checkSize(size, "a size") / PAGE) * PAGE, writable);
+    const inner = this.mapRange(mmapOffset, Math.ceil(checkSize(size, "a size") / PAGE_BYTES) * PAGE_BYTES, writable);
     this.owned.mapped(handle);
     return new Mapping(inner.address, inner.length, () => {
       this.owned.unmapped(handle);

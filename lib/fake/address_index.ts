@@ -1,4 +1,5 @@
-import { type Chunk, PAGE_BYTES } from "./pools.ts";
+import type { Chunk } from "./chunk.ts";
+import { PAGE_BYTES } from "../hbm/layout.ts";
 
 const BLOCK_BITS = 10;
 const BLOCK_PAGES = 1 << BLOCK_BITS;

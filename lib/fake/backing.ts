@@ -4,7 +4,7 @@ import { Mapping } from "../../ffi/kernel.ts";
 import { addressOf, moveBytes } from "../../ffi/memory.ts";
 import { FallocateMode, MapFlag, MemfdFlag, native, Protection } from "../../ffi/native.ts";
 import type { DmaThread } from "./dma_thread.ts";
-import { PAGE_BYTES } from "./pools.ts";
+import { PAGE_BYTES } from "../hbm/layout.ts";
 
 /** Pages of a word of the map. */
 const WORD_BITS = 5;

@@ -5,7 +5,7 @@ import type { CoreMarks } from "./core_marks.ts";
 import type { Device } from "./device.ts";
 import type { Danger } from "./faults.ts";
 import type { Clock, Wait } from "./options.ts";
-import { PAGE_BYTES } from "./pools.ts";
+import { PAGE_BYTES } from "../hbm/layout.ts";
 import type { Slot } from "./process_table.ts";
 import type { UserMemory } from "./user_memory.ts";
 

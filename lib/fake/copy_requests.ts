@@ -3,7 +3,7 @@ import {
   MemBufCopy, MemBufCopy64, MemCopy, MemCopy64, MemCopyAsync, MemCopyAsync64, MemCopyAsyncWait, Memset, Memset64,
 } from "../abi/driver_copy.ts";
 import type { Call, Handler } from "./call.ts";
-import type { Chunk } from "./pools.ts";
+import type { Chunk } from "./chunk.ts";
 import { badHandle } from "./memory_requests.ts";
 import { BOUNCE_BYTES, checkPieces, moveSync, startAsync, transfer, waitAsync } from "./transfer.ts";
 import { argument, u64At, wraps } from "./user_memory.ts";

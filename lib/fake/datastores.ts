@@ -1,6 +1,6 @@
 import { Errno } from "../../ffi/errno.ts";
 import { driverConstants } from "../abi/driver_enums.ts";
-import type { Chunk } from "./pools.ts";
+import type { Chunk } from "./chunk.ts";
 
 /** Bytes of one datastore. */
 export const STORE_BYTES: number = driverConstants.NEURON_DATASTORE_SIZE;

@@ -5,14 +5,14 @@ import { DeviceState, MemCategory } from "../abi/driver_enums.ts";
 import type { DriverProfile } from "../abi/topology.ts";
 import { AddressIndex } from "./address_index.ts";
 import { Backing } from "./backing.ts";
-import {
-  CARVEOUT_BYTES, Chunk, ChunkList, createPools, giveBack, type HbmPools, type Lifespan, PAGE_BYTES, place, placeScratchpad, takeMain,
-} from "./pools.ts";
+import { CARVEOUT_BYTES, PAGE_BYTES } from "../hbm/layout.ts";
+import { Chunk, ChunkList, type Lifespan } from "./chunk.ts";
+import { createPools, giveBack, type HbmPools, place, placeScratchpad, takeMain } from "../hbm/pools.ts";
 import { type CoreState, createCores, MAX_CORES, type ResetRequest } from "./core_state.ts";
 import { book, type Counters, createCounters, unbook } from "./counters.ts";
 import { STORE_BYTES, STORE_COUNT, type Store } from "./datastores.ts";
 import type { DmaThread } from "./dma_thread.ts";
-import { FreeRuns } from "./free_runs.ts";
+import { FreeRuns } from "../hbm/free_runs.ts";
 import { Handles, ProcessTable, type Slot } from "./process_table.ts";
 import { createQueues, type Queues } from "./queues.ts";
 import { Registers } from "./registers.ts";

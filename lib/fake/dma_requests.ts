@@ -7,7 +7,7 @@ import { DmaQueueType, MemCategory } from "../abi/driver_enums.ts";
 import type { Call, Handler } from "./call.ts";
 import { checkBounds } from "./copy_requests.ts";
 import { BATCH_LIMIT, DESCRIPTOR_BYTES, ENGINE_QUEUES, ENGINES, inEngineRange } from "./registers.ts";
-import { PAGE_BYTES } from "./pools.ts";
+import { PAGE_BYTES } from "../hbm/layout.ts";
 import { BOUNCE_BYTES, moveSync } from "./transfer.ts";
 import { argument, u64At } from "./user_memory.ts";
 

@@ -5,7 +5,8 @@ import {
 } from "../abi/driver_memory.ts";
 import { driverConstants, MemCategory } from "../abi/driver_enums.ts";
 import type { Call, Handler } from "./call.ts";
-import { type Chunk, PAGE_BYTES } from "./pools.ts";
+import type { Chunk } from "./chunk.ts";
+import { PAGE_BYTES } from "../hbm/layout.ts";
 import { argument, isNegative64, putU64, u64At, writeU64To } from "./user_memory.ts";
 
 /** Values the driver leaves behind where it promises nothing: recognisable, and useless as a handle. */

@@ -3,7 +3,7 @@ import { geometries, type Geometry, type Product } from "../abi/architecture.ts"
 import { driverConstants, DriverFeature } from "../abi/driver_enums.ts";
 import { compareVersions, type DriverProfile, driverProfile } from "../abi/topology.ts";
 import type { Danger, DangerPolicy, Fault } from "./faults.ts";
-import { CARVEOUT_BYTES, PAGE_BYTES } from "./pools.ts";
+import { CARVEOUT_BYTES, PAGE_BYTES } from "../hbm/layout.ts";
 
 /** Settings of a fake machine. */
 export interface FakeOptions {

@@ -1,4 +1,4 @@
-import { type Chunk, ChunkList } from "./pools.ts";
+import { type Chunk, ChunkList } from "./chunk.ts";
 
 /** Processes that can have one device open for reading at once. */
 const SLOTS = 16;

@@ -3,7 +3,8 @@ import { NotificationsInitV1, NotificationsInitV2, NotificationsInitWithReallocV
 import { MemCategory, NotificationDevice } from "../abi/driver_enums.ts";
 import { DsInfo } from "../abi/driver_info.ts";
 import type { Call, Handler } from "./call.ts";
-import { type Chunk, PAGE_BYTES } from "./pools.ts";
+import type { Chunk } from "./chunk.ts";
+import { PAGE_BYTES } from "../hbm/layout.ts";
 import { acquireStore, releaseStore, STORE_BYTES } from "./datastores.ts";
 import { QUEUES, queueSlot } from "./queues.ts";
 import { argument, putU64 } from "./user_memory.ts";

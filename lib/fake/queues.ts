@@ -1,4 +1,4 @@
-import type { Chunk } from "./pools.ts";
+import type { Chunk } from "./chunk.ts";
 import type { Geometry } from "../abi/architecture.ts";
 import type { Slot } from "./process_table.ts";
 

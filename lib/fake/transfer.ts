@@ -1,7 +1,7 @@
 import { Errno } from "../../ffi/errno.ts";
 import { NOTHING_STARTED } from "./backing.ts";
 import type { Call } from "./call.ts";
-import type { Chunk } from "./pools.ts";
+import type { Chunk } from "./chunk.ts";
 import type { Device } from "./device.ts";
 import { acknowledge, type Context, prepare, type Ring, ringOf, STEP_BYTES } from "./rings.ts";
 

@@ -1,7 +1,7 @@
 import { Errno } from "../../ffi/errno.ts";
 import { MemBufCopy64, MemBufCopy64zc, MemBufCopy64zc229, MemBufCopy64zcBatches, MemcpyBatch, TensorBatchOp } from "../abi/driver_copy.ts";
 import type { Call, Handler } from "./call.ts";
-import { PAGE_BYTES } from "./pools.ts";
+import { PAGE_BYTES } from "../hbm/layout.ts";
 import { moveSync, type Transfer, transfer } from "./transfer.ts";
 import { argument, probe, u64At, wraps } from "./user_memory.ts";
 

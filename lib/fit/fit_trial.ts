@@ -1,104 +1,12 @@
 /** Tries a demand on a machine: places every allocation as the driver would, and adds up. */
 import type { Machine } from "../abi/architecture.ts";
 import { type UsageName, usageNames } from "../abi/runtime_dmem.ts";
+import { CARVEOUT_BYTES, wholePages } from "../hbm/layout.ts";
+import { HbmSpace } from "../hbm/space.ts";
 import type { ScratchpadMode } from "../plan/scratchpad.ts";
 import { type FitAccuracy, type FitLineName, hbmOf, type PlannedModel, type Want } from "./fit_demand.ts";
 
-/** What the driver keeps at the start of each HBM. */
-export const CARVEOUT_BYTES = 2 ** 24;
-const SMALL_POOL_BYTES = 2 ** 30;
-/** Largest allocation that goes to the small pool first. */
-const SMALL_BYTES = 512 * 1024;
-
-interface Hole {
-  start: number;
-  end: number;
-}
-
-/** The free space of one HBM. */
-export class HbmSpace {
-  readonly #main: Hole[];
-  readonly #small: Hole[];
-  /** Where the next contiguous scratchpad page has to end. */
-  #top: number;
-
-  /**
-   * Memory of `bytes`, empty. Addresses begin at 0: bases are aligned to more than
-   * anybody asks for.
-   *
-   * @param layout `hbm` with carve-out and two pools, `plain` one piece without either (inf1, whose driver is not described)
-   */
-  constructor(bytes: number, layout: "hbm" | "plain" = "hbm") {
-    const plain = layout === "plain";
-    const middle = plain ? bytes : bytes - Math.min(SMALL_POOL_BYTES, Math.floor(bytes / 4 / PAGE_BYTES) * PAGE_BYTES);
-    this.#main = [{ start: plain ? 0 : Math.min(CARVEOUT_BYTES, middle), end: middle }];
-    this.#small = [{ start: middle, end: bytes }];
-    this.#top = middle;
-  }
-
-  /** Bytes that are free, in whatever pieces. */
-  get freeBytes(): number {
-    return [...this.#main, ...this.#small].reduce((sum, { start, end }) => sum + end - start, 0);
-  }
-
-  /** The largest allocation that still finds room. */
-  get largestFreeBytes(): number {
-    return [...this.#main, ...this.#small].reduce((most, { start, end }) => Math.max(most, end - start), 0);
-  }
-
-  /** Places an allocation. False when it finds no room; nothing is changed then. */
-  alloc(bytes: number, alignment = 0): boolean {
-    const size = roundUp(bytes, PAGE_BYTES);
-    const align = Math.max(alignment, PAGE_BYTES);
-    const [first, second] = size <= SMALL_BYTES ? [this.#small, this.#main] : [this.#main, this.#small];
-    return take(first, size, align) || take(second, size, align);
-  }
-
-  /** Places the next contiguous scratchpad page: directly below the last one, or nowhere. */
-  allocContiguous(bytes: number): boolean {
-    const start = this.#top - bytes;
-    const hole = this.#main.find((one) => one.start <= start && one.end >= this.#top);
-    if (hole === undefined) return false;
-    const end = hole.end;
-    hole.end = start;
-    if (end > this.#top) this.#main.splice(this.#main.indexOf(hole) + 1, 0, { start: this.#top, end });
-    this.#top = start;
-    return true;
-  }
-
-  /** Takes away what others hold, wherever that is: from the start of the main pool on, then of the small one. The rest that finds no room is returned. */
-  occupy(bytes: number): number {
-    let left = roundUp(bytes, PAGE_BYTES);
-    for (const hole of [...this.#main, ...this.#small]) {
-      const taken = Math.min(left, hole.end - hole.start);
-      hole.start += taken;
-      left -= taken;
-    }
-    return left;
-  }
-}
-
-function roundUp(value: number, unit: number): number {
-  return Math.ceil(value / unit) * unit;
-}
-
-function take(holes: Hole[], size: number, alignment: number): boolean {
-  for (let index = 0; index < holes.length; index++) {
-    const hole = holes[index] as Hole;
-    const start = roundUp(hole.start, alignment);
-    if (start + size > hole.end) continue;
-    const before = { start: hole.start, end: start };
-    hole.start = start + size;
-    if (before.end > before.start) holes.splice(index, 0, before);
-    else if (hole.start === hole.end) holes.splice(index, 1);
-    return true;
-  }
-  return false;
-}
-
 export type { FitAccuracy, FitLineName } from "./fit_demand.ts";
-
-const PAGE_BYTES = 4096;
 
 /** One figure of an HBM. */
 export interface FitLine {
@@ -188,7 +96,7 @@ export function tryDemand(machine: Machine, wants: readonly Want[], used: (hbm: 
     const own = placing.wants.get(hbm);
     if (own === undefined) placing.wants.set(hbm, [want]);
     else own.push(want);
-    if (want.contiguous ? space.allocContiguous(want.bytes) : space.alloc(want.bytes, want.alignment)) continue;
+    if (want.bytes === 0 || (want.contiguous ? space.placeScratchpad(want.bytes) : space.place(want.bytes, want.alignment)) >= 0) continue;
     placing.short.add(hbm);
     // What the user brought says more than the runtime's own parts, which come first.
     if (shortage === null || (!ofLoader && want.usage !== null)) shortage = shortageOf(machine, want, space);
@@ -226,7 +134,7 @@ function shortageOf(machine: Machine, want: Want, space: HbmSpace): FitShortage 
   return {
     what: want.line, name: want.name, model: want.model, bytes: want.bytes,
     device: Math.floor(hbm / hbmsPerDevice(machine)), hbm: hbm % hbmsPerDevice(machine), core: want.core,
-    freeBytes: space.freeBytes, largestFreeBytes: space.largestFreeBytes,
+    freeBytes: space.freeBytes, largestFreeBytes: space.largestGap,
   };
 }
 
@@ -235,7 +143,7 @@ function describe(placing: Placing, hbm: number): FitHbm {
   const wants = placing.wants.get(hbm) as Want[];
   const usedBytes = placing.used(hbm);
   const needBytes = wants.reduce((sum, { bytes }) => sum + bytes, 0);
-  const roundedBytes = wants.reduce((sum, { bytes }) => sum + Math.ceil(bytes / PAGE_BYTES) * PAGE_BYTES, 0);
+  const roundedBytes = wants.reduce((sum, { bytes }) => sum + wholePages(bytes), 0);
   const carveout = machine.borrows ? 0 : CARVEOUT_BYTES;
   const marginBytes = machine.hbmBytes - carveout - usedBytes - roundedBytes;
   const lines = linesOf(wants);
@@ -250,7 +158,7 @@ function describe(placing: Placing, hbm: number): FitHbm {
     roundedBytes,
     limitBytes: machine.hbmBytes,
     marginBytes,
-    largestFreeBytes: placing.short.has(hbm) ? 0 : spaceOf(placing, hbm).largestFreeBytes,
+    largestFreeBytes: placing.short.has(hbm) ? 0 : spaceOf(placing, hbm).largestGap,
     spilledBytes: machine.borrows && !placing.short.has(hbm) ? Math.max(0, -marginBytes) : 0,
   };
 }

@@ -1,4 +1,5 @@
 /** From allocations and variables to a picture: pools, regions, gaps, lanes, sums. */
+import { CARVEOUT_BYTES, layoutOf, wholePages } from "../hbm/layout.ts";
 import { NeuronError } from "../../ffi/error.ts";
 import { categoryOfUsage } from "./categories.ts";
 import type {
@@ -7,9 +8,6 @@ import type {
 import { assignLanes, coverage, type Extent, type PlacedVariable, placeVariables } from "./place.ts";
 import { timelineOf, totalsOf } from "./totals.ts";
 
-const PAGE_BYTES = 4096;
-const CARVE_OUT_BYTES = 2 ** 24;
-const SMALL_POOL_BYTES = 2 ** 30;
 const SCRATCHPAD_USAGES: ReadonlySet<string> = new Set(["SCRATCHPAD", "model_shared_scratchpad"]);
 
 /**
@@ -61,12 +59,12 @@ function extentsOf(device: DeviceInput, allocations: readonly AllocationInput[])
 }
 
 function extentOf(allocation: AllocationInput): Extent {
-  const size = Math.ceil(allocation.size / PAGE_BYTES) * PAGE_BYTES;
+  const size = wholePages(allocation.size);
   return { start: allocation.start, size, requestedBytes: allocation.isRequested === true ? allocation.size : null, allocation, chunks: 1 };
 }
 
 function carveOutOf(hbm: HbmInput): number {
-  return Math.min(hbm.carveOutBytes ?? CARVE_OUT_BYTES, hbm.size);
+  return Math.min(hbm.carveOutBytes ?? CARVEOUT_BYTES, hbm.size);
 }
 
 function buildHbm(hbm: HbmInput, all: readonly Extent[], variables: ReadonlyMap<Extent, readonly PlacedVariable[]>, notes: string[]): PictureHbm {
@@ -74,7 +72,7 @@ function buildHbm(hbm: HbmInput, all: readonly Extent[], variables: ReadonlyMap<
   const extents = all.filter(({ start }) => start >= hbm.base && start < end);
   const regions = extents.map((extent) => allocated(extent, variables.get(extent) ?? []));
   const carveOut = carveOutOf(hbm);
-  const smallBytes = hbm.smallPoolBytes ?? Math.min(SMALL_POOL_BYTES, Math.floor(hbm.size / 4 / PAGE_BYTES) * PAGE_BYTES);
+  const smallBytes = hbm.smallPoolBytes ?? layoutOf(hbm.size).smallBytes;
   let small = end - smallBytes;
   if (extents.some(({ start, size }) => start < small && start + size > small)) {
     notes.push(`HBM ${hbm.index}: an allocation crosses 0x${small.toString(16)}, so where its small pool begins is not known.`);

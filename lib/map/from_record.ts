@@ -1,4 +1,5 @@
 /** From a record of allocations and frees to a timeline and what is alive at its end. */
+import { wholePages } from "../hbm/layout.ts";
 import type { LogEvent } from "../dmem/allocation_log.ts";
 import type { LedgerEntry } from "../dmem/types.ts";
 import { categoryOfUsage } from "./categories.ts";
@@ -126,5 +127,5 @@ class Live {
 }
 
 function pagesOf({ alignOffset, size }: RecordEntry): number {
-  return Math.ceil((alignOffset + size) / 4096) * 4096;
+  return wholePages(alignOffset + size);
 }

@@ -5,7 +5,7 @@ import { native, Protection } from "../../ffi/native.ts";
 import { syscalls } from "../../ffi/syscalls.ts";
 import { readI64, writeI64, writeU64 } from "../../ffi/u64.ts";
 import type { MapPlan } from "../fake/call.ts";
-import { PAGE_BYTES } from "../fake/pools.ts";
+import { PAGE_BYTES } from "../hbm/layout.ts";
 import type { Listener } from "./listener.ts";
 import type { Target, TargetDescriptor } from "./targets.ts";
 

@@ -17,7 +17,7 @@ const MAIN_EXPORTS = [
   "openNeuron", "Neuron", "NeuronCore", "LogicalCore", "Model", "Tensor", "TensorSet", "DeviceBuffer", "copyTensor", "readBatch", "writeBatch", "memoryUsage", "listDevices", "log",
   "readNeff", "parseNeff", "buildNeff", "writeNeff", "streamMembers", "scanFile", "scanPaths", "diffNeffs", "summarizeNeff", "explainFeatures", "dmaReferences", "constantPayload",
   "packNeff", "unpackNeff", "planNeff", "stage", "fit", "fitAll", "loadItems", "pageAdvice", "createFake", "runUnderFake", "openDevice", "discoverDevices", "openDeviceMemory",
-  "statistics", "limit", "faults", "withLayers", "allocationLog", "parseAllocationLog", "replay", "firstFit", "withRequestLog", "withFaults", "linuxKernel", "NeuronError", "nrtStatusName", "errnoName",
+  "statistics", "limit", "faults", "withLayers", "allocationLog", "parseAllocationLog", "replay", "withRequestLog", "withFaults", "linuxKernel", "NeuronError", "nrtStatusName", "errnoName",
 ];
 
 /** Names that say what they are wherever they appear in this package. */

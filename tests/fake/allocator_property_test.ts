@@ -3,9 +3,9 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { Errno } from "../../ffi/errno.ts";
 import { MemCategory } from "../../lib/abi/driver_enums.ts";
-import { FreeRuns, type Run } from "../../lib/fake/free_runs.ts";
+import { FreeRuns, type Run } from "../../lib/hbm/free_runs.ts";
 import { AddressIndex } from "../../lib/fake/address_index.ts";
-import { Chunk } from "../../lib/fake/pools.ts";
+import { Chunk } from "../../lib/fake/chunk.ts";
 import { openClient } from "./client.ts";
 import { PlainHbm, plainRuns } from "./plain_allocator.ts";
 

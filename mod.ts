@@ -24,7 +24,7 @@ export { defaultHbm, type Geometry, geometries, type Hbm, type Product, productO
 export { type FakeChoice, openNeuron, type OpenNeuronOptions } from "./lib/runtime/open_neuron.ts";
 export { type CoreAddress, Neuron } from "./lib/runtime/neuron.ts";
 export { type CloseReport, type ContextOptions, NeuronContext } from "./lib/runtime/context.ts";
-export { type ContextDevice, type CoreAllocOptions, DeviceBuffer, NeuronCore, POOL_STDIO_BYTES } from "./lib/runtime/core.ts";
+export { type ContextDevice, type CoreAllocOptions, NeuronCore, POOL_STDIO_BYTES } from "./lib/runtime/core.ts";
 export { LogicalCore, type MemoryStats } from "./lib/runtime/logical_core.ts";
 export { Model, type ResolveOptions } from "./lib/runtime/model.ts";
 export type { LoadOptions, LoadStep } from "./lib/runtime/model_load.ts";
@@ -34,7 +34,7 @@ export { Tensor } from "./lib/runtime/tensor.ts";
 export type { AccessOptions, PlacementName, TensorAllocation, TensorOptions, TensorShape } from "./lib/runtime/tensor_storage.ts";
 export { allocateTensor, type TensorRequest } from "./lib/runtime/tensor_allocate.ts";
 export { type BatchOptions, checksumTensor, copyTensor, readBatch, type TensorBatch, type TensorCopyOptions, writeBatch } from "./lib/runtime/tensor_operations.ts";
-export type { BytesSource, TensorSource } from "./lib/runtime/tensor_storage.ts";
+export type { BytesSource, ByteSource } from "./lib/dmem/host_data.ts";
 export { TensorSet } from "./lib/runtime/tensor_set.ts";
 export { TensorStorage } from "./lib/runtime/tensor_storage.ts";
 export type { UcodeLibrary, UcodeLibSet } from "./lib/runtime/ucode.ts";

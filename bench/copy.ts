@@ -75,29 +75,29 @@ async function ways(suite: Suite, bytes: Uint8Array, rate: Rate): Promise<void> 
   const large = size >= LARGE;
   const staged = large ? { atLeast: 0.48, limit: STAGED_LIMIT } : {};
   await onDevice(size, {}, { zeroCopy: false }, async (memory) => {
-    memory.copyIn(bytes);
-    await suite.row(`staged in ${sizeName(size)}`, () => memory.copyIn(bytes), { ...common, ...staged, ...(large ? NOTHING_PER_CHUNK : {}) });
-    await suite.row(`staged out ${sizeName(size)}`, () => memory.copyOut(bytes), { ...out, ...staged });
+    memory.write(bytes);
+    await suite.row(`staged in ${sizeName(size)}`, () => memory.write(bytes), { ...common, ...staged, ...(large ? NOTHING_PER_CHUNK : {}) });
+    await suite.row(`staged out ${sizeName(size)}`, () => memory.readInto(bytes), { ...out, ...staged });
     const mapped = memory.map();
     await suite.row(`mmap in ${sizeName(size)}`, () => mapped.set(bytes), { ...common, ...(large ? { atLeast: 0.95 } : {}) });
     await suite.row(`mmap out ${sizeName(size)}`, () => bytes.set(mapped), { ...out, ...(large ? { atLeast: 0.95 } : {}) });
-    await suite.row(`stream in ${sizeName(size)}`, () => memory.copyFromStream(pieces(bytes)), common);
+    await suite.row(`stream in ${sizeName(size)}`, () => memory.writeFrom(pieces(bytes)), common);
   });
   if (large) {
     await onDevice(size, { dmaThread: true }, { zeroCopy: false }, async (memory) => {
-      memory.copyIn(bytes);
+      memory.write(bytes);
       const limit = size < 64 * MIB ? SHORT_LIMIT : cpus().length < 2 ? "one processor" : undefined;
-      await suite.row(`staged in ${sizeName(size)}, DMA thread`, () => memory.copyIn(bytes), { ...common, atLeast: 0.75, limit });
-      await suite.row(`staged out ${sizeName(size)}, DMA thread`, () => memory.copyOut(bytes), { ...out, atLeast: 0.75, limit });
+      await suite.row(`staged in ${sizeName(size)}, DMA thread`, () => memory.write(bytes), { ...common, atLeast: 0.75, limit });
+      await suite.row(`staged out ${sizeName(size)}, DMA thread`, () => memory.readInto(bytes), { ...out, atLeast: 0.75, limit });
     });
   }
   await onDevice(size, {}, { zeroCopy: true }, async (memory) => {
-    memory.copyIn(bytes);
-    await suite.row(`zero-copy in ${sizeName(size)}`, () => memory.copyIn(bytes), { ...common, ...direct });
-    await suite.row(`zero-copy out ${sizeName(size)}`, () => memory.copyOut(bytes), { ...out, ...direct });
+    memory.write(bytes);
+    await suite.row(`zero-copy in ${sizeName(size)}`, () => memory.write(bytes), { ...common, ...direct });
+    await suite.row(`zero-copy out ${sizeName(size)}`, () => memory.readInto(bytes), { ...out, ...direct });
   });
   await onDevice(size, { driverVersion: "2.29" }, { zeroCopy: true }, async (memory, all) => {
-    memory.copyIn(bytes);
+    memory.write(bytes);
     await suite.row(`batch in ${sizeName(size)}`, () => all.batchIn([{ memory, operations: [{ offset: 0, buffer: bytes }] }]), common);
   });
 }

@@ -23,7 +23,7 @@ export function allocate(context: MemoryContext, wanted: Wanted): DmemHandle {
   if (observed) {
     context.trace(TraceId.ALLOC, "begin", core.index, {
       channel: wanted.hbm, usage: wanted.usage, isDevice: wanted.location === MemLocation.HOST_DRAM ? 0 : 1,
-      isAligned: wanted.align > 0 ? 1 : 0, mla: context.mlaIndex,
+      isAligned: wanted.alignment > 0 ? 1 : 0, mla: context.mlaIndex,
     });
   }
   let record: number;
@@ -57,7 +57,7 @@ function place(context: MemoryContext, wanted: Wanted): number {
   const record = takeNode(context);
   const { request, device } = context;
   request.size = wanted.size;
-  request.align = wanted.align;
+  request.alignment = wanted.alignment;
   request.host = wanted.location === MemLocation.HOST_DRAM;
   request.hbm = wanted.hbm;
   request.core = wanted.core.index;
@@ -135,7 +135,7 @@ function fillRecord(context: MemoryContext, record: number, wanted: Wanted, hand
   writeU64(view, ndl + N.pa, pa);
   writeU64(view, ndl + N.mmapOffset, pa);
   writeU64(view, ndl + N.size, size);
-  view.setUint32(ndl + N.align, wanted.align, true);
+  view.setUint32(ndl + N.align, wanted.alignment, true);
   view.setUint32(ndl + N.hostMemory, wanted.location === MemLocation.HOST_DRAM ? 1 : 0, true);
   view.setUint32(ndl + N.ncId, core.index, true);
 }
@@ -149,7 +149,7 @@ export function allocateScratchpad(context: MemoryContext, allocator: number, co
     handle = device.allocContiguousScratchpad({ size, hbm: core.hbm, core: core.index });
     const pa = device.getPa(handle);
     fillRecord(context, record, {
-      allocator, core, size, align: 0, location: MemLocation.TONGA_DRAM, hbm: core.hbm, usage: UsageType.SCRATCHPAD, hint: undefined,
+      allocator, core, size, alignment: 0, location: MemLocation.TONGA_DRAM, hbm: core.hbm, usage: UsageType.SCRATCHPAD, hint: undefined,
     }, handle, pa, 0);
   } catch (error) {
     if (handle !== 0) freeChunk(context, handle);
@@ -199,7 +199,7 @@ function explain(context: MemoryContext, wanted: Wanted, error: unknown): unknow
   const { size, core, hbm, usage } = wanted;
   const place = wanted.location === MemLocation.HOST_DRAM ? "host memory" : `HBM ${hbm}`;
   return new MemoryError(NrtStatus.FAILURE, `Cannot allocate ${size} bytes of ${place} for core ${core.index}: ${error.message}`, {
-    errno: error.errno, cause: error, hint: error.hint, details: { size, core: core.index, hbm, usage, align: wanted.align, errno: error.errno },
+    errno: error.errno, cause: error, hint: error.hint, details: { size, core: core.index, hbm, usage, align: wanted.alignment, errno: error.errno },
   });
 }
 
@@ -237,7 +237,7 @@ export function resetAlignmentSupport(): void {
 export function allocateAligned(context: MemoryContext, wanted: Wanted, alignment: number): DmemHandle {
   if (driverAligns) {
     try {
-      return allocate(context, { ...wanted, align: alignment });
+      return allocate(context, { ...wanted, alignment: alignment });
     } catch (error) {
       if (!(error instanceof MemoryError) || error.status !== NrtStatus.FAILURE) throw error;
       context.log(
@@ -247,7 +247,7 @@ export function allocateAligned(context: MemoryContext, wanted: Wanted, alignmen
       driverAligns = false;
     }
   }
-  const memory = allocate(context, { ...wanted, size: wanted.size + alignment, align: 0 });
+  const memory = allocate(context, { ...wanted, size: wanted.size + alignment, alignment: 0 });
   const { view, base, pa } = memory;
   writeU64(view, base + D.size, wanted.size);
   writeU64(view, base + D.alignOffset, alignOffset(pa, alignment));

@@ -96,7 +96,7 @@ export class DmemAllocator implements Allocator {
       throw new MemoryError(NrtStatus.INVALID, `Cannot align device memory to ${alignment} bytes: it is no power of two`, { details: { alignment } });
     }
     const wanted: Wanted = {
-      allocator: this.record, core: this.#core, size, align: 0, usage: usageOf(request),
+      allocator: this.record, core: this.#core, size, alignment: 0, usage: usageOf(request),
       location: locationOf(request),
       hbm: request.hbm ?? this.#core.hbm, hint: request.hint,
     };
@@ -107,7 +107,7 @@ export class DmemAllocator implements Allocator {
       return memory;
     } catch (error) {
       // Better none than one that its list does not know.
-      memory.free();
+      memory.release();
       throw error;
     }
   }

@@ -57,7 +57,7 @@ export async function measureCopies(device: NeuronDevice, options: BandwidthOpti
   using plain = openDeviceMemory(device, { cores: [core], ledgerEntries: 0 });
   using direct = openDeviceMemory(device, { cores: [core], ledgerEntries: 0, zeroCopy: true });
   // Before the host's buffers are made and filled, which takes a while when they are large.
-  plain.core(core).alloc({ size: Math.max(...sizes), usage: "GENERIC", hint: "bandwidth" }).free();
+  plain.core(core).alloc({ size: Math.max(...sizes), usage: "GENERIC", hint: "bandwidth" }).release();
   const rates: CopyRate[] = [];
   const total = sizes.length * (1 + 2 * modes.length);
   const line = async (size: number, mode: CopyRate["mode"], direction: CopyRate["direction"], action: () => void): Promise<void> => {
@@ -119,7 +119,7 @@ function wayOf(mode: CopyMode, memory: DeviceMemory, chunk: Dmem): Way {
       copyOut: (destination) => void memory.batchOut([{ memory: chunk, operations: pieces(destination) }]),
     };
   }
-  return { copyIn: (source) => chunk.copyIn(source), copyOut: (destination) => chunk.copyOut(destination) };
+  return { copyIn: (source) => chunk.write(source), copyOut: (destination) => chunk.readInto(destination) };
 }
 
 function pieces(bytes: Uint8Array): { readonly offset: number; readonly buffer: Uint8Array }[] {

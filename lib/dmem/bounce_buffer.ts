@@ -33,7 +33,7 @@ export class BounceBuffer implements Bounce {
     const { device } = context;
     this.#context = context;
     this.#core = core;
-    this.handle = device.alloc({ size: BOUNCE_BYTES, align: 0, host: true, hbm: core.hbm, core: core.index, category: MemCategory.MISC_HOST });
+    this.handle = device.alloc({ size: BOUNCE_BYTES, alignment: 0, host: true, hbm: core.hbm, core: core.index, category: MemCategory.MISC_HOST });
     let mapping: Mapping | undefined;
     try {
       mapping = device.map(this.handle, BOUNCE_BYTES);

@@ -82,7 +82,7 @@ export class MemoryContext {
   /** Mappings by node number. */
   readonly mappings = new Map<number, Mapping>();
   /** The alloc request, reused. */
-  readonly request: ChunkRequest = { size: 0, align: 0, host: false, hbm: 0, core: 0, category: 0 };
+  readonly request: ChunkRequest = { size: 0, alignment: 0, host: false, hbm: 0, core: 0, category: 0 };
   /** Whether the device's memory was closed. */
   closed = false;
   /** Whether TRACE lines are wanted. */
@@ -179,7 +179,7 @@ export interface Wanted {
   /** Bytes for the driver. */
   readonly size: number;
   /** Alignment for the driver, 0 for none. */
-  readonly align: number;
+  readonly alignment: number;
   /** `MemLocation`: 1 host, anything else device. */
   readonly location: number;
   /** HBM index. */

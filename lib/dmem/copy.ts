@@ -8,7 +8,7 @@ import { MemoryError } from "./error.ts";
 import { asHostBuffer, hostBytes, type HostData, HostEnd } from "./host_data.ts";
 import { TraceId } from "./observer.ts";
 import { copyPath, type StagedCopy, stageIn, stageOut } from "./staging.ts";
-import type { BatchReport, BatchTransfer, Dmem } from "./types.ts";
+import type { BatchReport, BatchTransfer, CopyToOptions, Dmem } from "./types.ts";
 
 export type { HostData } from "./host_data.ts";
 
@@ -60,8 +60,8 @@ export function fill(memory: OwnDmem, value: number, offset: number, size: numbe
 }
 
 /** Copies to other memory of the same device, in one request. @throws {MemoryError} status 2 for ranges outside or overlapping, or another device */
-export function copyTo(memory: OwnDmem, other: Dmem, options: { readonly size?: number | undefined; readonly sourceOffset?: number | undefined; readonly destinationOffset?: number | undefined }): void {
-  const { sourceOffset = 0, destinationOffset = 0 } = options;
+export function copyTo(memory: OwnDmem, other: Dmem, options: CopyToOptions): void {
+  const { at: sourceOffset = 0, to: destinationOffset = 0 } = options;
   const size = options.size ?? memory.size - sourceOffset;
   const target = other as OwnDmem;
   if (target.context !== memory.context) {

@@ -46,17 +46,17 @@ const MAPPED_PIECE = 2 ** 26;
  * @throws {MemoryError} status 2 when the stream has more bytes than the room; those that fit were copied
  */
 export async function copyFromStream(memory: OwnDmem, source: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>, options: StreamOptions): Promise<number> {
-  const { offset = 0, size = memory.size - offset } = options;
-  checkRange(memory, offset, size, "copy into");
+  const { at = 0, size = memory.size - at } = options;
+  checkRange(memory, at, size, "copy into");
   let done = 0;
   for await (const piece of source as AsyncIterable<Uint8Array>) {
     const room = size - done;
     if (piece.byteLength > room && options.size === undefined) {
-      if (room > 0) memory.copyIn(piece.subarray(0, room), { offset: offset + done });
-      throw new MemoryError(NrtStatus.INVALID, `Cannot copy a stream into ${size} bytes at offset ${offset}: it is longer`, { details: { offset, room: size } });
+      if (room > 0) memory.write(piece.subarray(0, room), { at: at + done });
+      throw new MemoryError(NrtStatus.INVALID, `Cannot copy a stream into ${size} bytes at offset ${at}: it is longer`, { details: { offset: at, room: size } });
     }
     const fits = piece.byteLength > room ? piece.subarray(0, room) : piece;
-    memory.copyIn(fits, { offset: offset + done });
+    memory.write(fits, { at: at + done });
     done += fits.byteLength;
     if (options.size !== undefined && done === size) break;
   }
@@ -65,8 +65,8 @@ export async function copyFromStream(memory: OwnDmem, source: ReadableStream<Uin
 
 /** The bytes as a byte stream; a reader's own buffer is filled directly. */
 export function streamOut(memory: OwnDmem, options: StreamOptions): ReadableStream<Uint8Array> {
-  const { offset = 0, size = memory.size - offset } = options;
-  checkRange(memory, offset, size, "copy from");
+  const { at = 0, size = memory.size - at } = options;
+  checkRange(memory, at, size, "copy from");
   let done = 0;
   return new ReadableStream({
     type: "bytes",
@@ -80,12 +80,12 @@ export function streamOut(memory: OwnDmem, options: StreamOptions): ReadableStre
       }
       if (view == null) {
         const piece = new Uint8Array(Math.min(left, STREAM_PIECE));
-        copyOut(memory, piece, offset + done);
+        copyOut(memory, piece, at + done);
         done += piece.length;
         controller.enqueue(piece);
       } else {
         const length = Math.min(left, view.byteLength);
-        copyOut(memory, new Uint8Array(view.buffer, view.byteOffset, length), offset + done);
+        copyOut(memory, new Uint8Array(view.buffer, view.byteOffset, length), at + done);
         done += length;
         controller.byobRequest!.respond(length);
       }
@@ -96,33 +96,33 @@ export function streamOut(memory: OwnDmem, options: StreamOptions): ReadableStre
 
 /** Reads from a file descriptor straight into the bounce buffer (device) or the mapping (host). Returns the bytes copied. */
 export function copyFromFile(memory: OwnDmem, fd: number, options: StreamOptions): number {
-  const { offset = 0, size = memory.size - offset, position } = options;
-  checkRange(memory, offset, size, "copy into");
+  const { at = 0, size = memory.size - at, position } = options;
+  checkRange(memory, at, size, "copy into");
   if (size === 0) return 0;
   const read = (into: Uint8Array, at: number, done: number, length: number) => readFully(fd, into, at, length, position === undefined ? null : position + done);
   let copied = 0;
-  traced(memory, TraceId.COPY_IN, offset, size, () => {
+  traced(memory, TraceId.COPY_IN, at, size, () => {
     copied = isHost(memory)
-      ? throughMapping(memory, offset, size, (piece, done) => read(piece, 0, done, piece.length))
-      : logged(memory, "Failed to copy in buffer to dmem", () => stageIn(stagedCopy(memory, offset, size), { fill: read }));
+      ? throughMapping(memory, at, size, (piece, done) => read(piece, 0, done, piece.length))
+      : logged(memory, "Failed to copy in buffer to dmem", () => stageIn(stagedCopy(memory, at, size), { fill: read }));
   });
   return copied;
 }
 
 /** Writes to a file descriptor straight from the bounce buffer (device) or the mapping (host). Returns the bytes written. */
 export function copyToFile(memory: OwnDmem, fd: number, options: StreamOptions): number {
-  const { offset = 0, size = memory.size - offset, position } = options;
-  checkRange(memory, offset, size, "copy from");
+  const { at = 0, size = memory.size - at, position } = options;
+  checkRange(memory, at, size, "copy from");
   if (size === 0) return 0;
   const write = (from: Uint8Array, at: number, done: number, length: number) => writeFully(fd, from, at, length, position === undefined ? null : position + done);
-  traced(memory, TraceId.COPY_OUT, offset, size, () => {
+  traced(memory, TraceId.COPY_OUT, at, size, () => {
     if (isHost(memory)) {
-      throughMapping(memory, offset, size, (piece, done) => {
+      throughMapping(memory, at, size, (piece, done) => {
         write(piece, 0, done, piece.length);
         return piece.length;
       });
     } else {
-      logged(memory, "Failed to copy out dmem to buffer", () => stageOut(stagedCopy(memory, offset, size), { drain: write, address: () => 0 }));
+      logged(memory, "Failed to copy out dmem to buffer", () => stageOut(stagedCopy(memory, at, size), { drain: write, address: () => 0 }));
     }
   });
   return size;

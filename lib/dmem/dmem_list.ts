@@ -52,7 +52,7 @@ export class GcList implements DmemList {
     let failure: unknown;
     for (const [index, { memory, node }] of entries.entries()) {
       try {
-        memory.free();
+        memory.release();
       } catch (error) {
         failure ??= error;
       }

@@ -7,7 +7,8 @@ import { checkRange, type HostData, copyIn, copyOut, copyTo, fill } from "./copy
 import { copyFromFile, copyFromStream, copyToFile, mapNode, mappedBytes, streamOut } from "./copy_streams.ts";
 import { MemoryError } from "./error.ts";
 import { release } from "./release.ts";
-import type { CopyOptions, Dmem, Location, StreamOptions } from "./types.ts";
+import { type ByteSource, bytesOf, isBytes, pieces } from "./host_data.ts";
+import type { CopyOptions, CopyToOptions, Dmem, Location, StreamOptions } from "./types.ts";
 
 const D = DmemRecord.offsets;
 const DRIVER_HANDLE = NDL_AT + 8;
@@ -91,12 +92,12 @@ export class DmemHandle implements OwnDmem {
     return this.#context;
   }
 
-  acquire(): this {
+  retain(): this {
     const at = this.#base + D.refCount;
     writeU64(this.view, at, readU64(this.view, at) + 1);
     return this;
   }
-  free(): void {
+  release(): void {
     const view = this.view;
     const at = this.#base + D.refCount;
     const left = readU64(view, at) - 1;
@@ -106,7 +107,7 @@ export class DmemHandle implements OwnDmem {
     this.#view = null;
   }
   close(): void {
-    if (!this.closed) this.free();
+    if (!this.closed) this.release();
   }
   [Symbol.dispose](): void {
     this.close();
@@ -119,14 +120,14 @@ export class DmemHandle implements OwnDmem {
     return mapNode(this);
   }
 
-  copyIn(source: HostData, options?: CopyOptions): void {
-    copyIn(this, source, options?.offset ?? 0);
+  write(source: HostData, options?: CopyOptions): void {
+    copyIn(this, source, options?.at ?? 0);
   }
-  copyOut(destination: HostData, options?: CopyOptions): void {
-    copyOut(this, destination, options?.offset ?? 0);
+  readInto(destination: HostData, options?: CopyOptions): void {
+    copyOut(this, destination, options?.at ?? 0);
   }
   read(length?: number, options?: CopyOptions): ArrayBuffer {
-    const offset = options?.offset ?? 0;
+    const offset = options?.at ?? 0;
     const wanted = length ?? Math.max(0, this.size - offset);
     checkRange(this, offset, wanted, "copy from");
     const buffer = new ArrayBuffer(wanted);
@@ -134,22 +135,25 @@ export class DmemHandle implements OwnDmem {
     return buffer;
   }
   fill(value: number, options?: CopyOptions & { readonly size?: number | undefined }): void {
-    const offset = options?.offset ?? 0;
+    const offset = options?.at ?? 0;
     fill(this, value, offset, options?.size ?? this.size - offset);
   }
-  copyTo(other: Dmem, options: { readonly size?: number | undefined; readonly sourceOffset?: number | undefined; readonly destinationOffset?: number | undefined } = {}): void {
+  copyTo(other: Dmem, options: CopyToOptions = {}): void {
     copyTo(this, other, options);
   }
-  copyFromStream(source: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>, options?: StreamOptions): Promise<number> {
-    return copyFromStream(this, source, options ?? {});
+  async writeFrom(source: ByteSource, options: StreamOptions = {}): Promise<number> {
+    if (!isBytes(source)) return copyFromStream(this, pieces(source), options);
+    const bytes = bytesOf(source).subarray(0, options.size);
+    this.write(bytes, options);
+    return bytes.byteLength;
   }
   stream(options?: StreamOptions): ReadableStream<Uint8Array> {
     return streamOut(this, options ?? {});
   }
-  copyFromFile(fd: number, options?: StreamOptions): number {
+  writeFromFile(fd: number, options?: StreamOptions): number {
     return copyFromFile(this, fd, options ?? {});
   }
-  copyToFile(fd: number, options?: StreamOptions): number {
+  readToFile(fd: number, options?: StreamOptions): number {
     return copyToFile(this, fd, options ?? {});
   }
 }

@@ -30,7 +30,7 @@ import type { OutOfMemoryReport } from "./oom_report.ts";
  * using device = openDevice({ kernel: machine.kernel() });
  * using memory = openDeviceMemory(device);
  * using weights = memory.core(0).alloc({ size: 1 * MiB, usage: "WEIGHT", hint: "layer 0" });
- * weights.copyIn(new Uint8Array([1, 2, 3]));
+ * weights.write(new Uint8Array([1, 2, 3]));
  * console.log(memory.ledger.coreUsed(0) === weights.allocatedSize); // → true
  */
 export function openDeviceMemory(device: NeuronDevice, options: DeviceMemoryOptions = {}): DeviceMemory {
@@ -110,7 +110,7 @@ class Memory implements DeviceMemory {
   report(request: { readonly core: number; readonly size?: number; readonly hbm?: number; readonly usage?: number; readonly alignment?: number }): OutOfMemoryReport {
     const core = this.state(request.core);
     return deviceReport(this.#context, {
-      core, size: request.size ?? 0, hbm: request.hbm ?? core.hbm, align: request.alignment ?? 0, usage: request.usage ?? UsageType.GENERIC,
+      core, size: request.size ?? 0, hbm: request.hbm ?? core.hbm, alignment: request.alignment ?? 0, usage: request.usage ?? UsageType.GENERIC,
     });
   }
 

@@ -74,7 +74,7 @@ export function hostExhausted(context: MemoryContext, wanted: Wanted, error: Sys
 
 /** Device memory ran out: ring dump, chunk list, alignment hint, usage report, status 4. */
 export function deviceExhausted(context: MemoryContext, wanted: Wanted, error: SystemError): MemoryError {
-  const { size, hbm, core, align, usage } = wanted;
+  const { size, hbm, core, alignment, usage } = wanted;
   context.log("ERROR", "dmem_alloc_internal", driverFailureLine("DEVICE", size, error.errno));
   dumpRing(context);
   const report = deviceReport(context, wanted);
@@ -82,17 +82,17 @@ export function deviceExhausted(context: MemoryContext, wanted: Wanted, error: S
   for (const { function: name, message } of reportLines(report)) context.log("ERROR", name, message);
   dumpTable(context, report);
   const advice = adviceSentences(report);
-  return new MemoryError(NrtStatus.RESOURCE, `Cannot allocate ${formatBytes(size)} in HBM ${hbm} of device ${context.device.index} for core ${core.index} (${usageLabels[usage]}${align > 0 ? `, aligned to ${formatBytes(align)}` : ""}): ENOMEM (12), no free range is large enough`, {
-    errno: error.errno, cause: error, report, hint: advice.join(" "), details: { size, hbm, core: core.index, usage, align, errno: error.errno },
+  return new MemoryError(NrtStatus.RESOURCE, `Cannot allocate ${formatBytes(size)} in HBM ${hbm} of device ${context.device.index} for core ${core.index} (${usageLabels[usage]}${alignment > 0 ? `, aligned to ${formatBytes(alignment)}` : ""}): ENOMEM (12), no free range is large enough`, {
+    errno: error.errno, cause: error, report, hint: advice.join(" "), details: { size, hbm, core: core.index, usage, alignment, errno: error.errno },
   });
 }
 
 /** Everything known about an HBM, as if an allocation in it had just been refused. */
-export function deviceReport(context: MemoryContext, wanted: Pick<Wanted, "size" | "hbm" | "core" | "align" | "usage">): OutOfMemoryReport {
+export function deviceReport(context: MemoryContext, wanted: Pick<Wanted, "size" | "hbm" | "core" | "alignment" | "usage">): OutOfMemoryReport {
   const { geometry } = context.device;
   const sharing = context.cores.filter((core) => core.hbm === wanted.hbm);
   return {
-    device: context.mlaIndex, core: wanted.core.index, size: wanted.size, alignment: wanted.align, usage: wanted.usage, hbm: wanted.hbm,
+    device: context.mlaIndex, core: wanted.core.index, size: wanted.size, alignment: wanted.alignment, usage: wanted.usage, hbm: wanted.hbm,
     lnc: context.options.lnc ?? 1,
     cores: sharing.map(({ index }) => coreUsage(context, index)),
     usedBytes: context.ledger.hbmUsed(wanted.hbm),

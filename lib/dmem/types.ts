@@ -5,7 +5,7 @@ import type { UsageName } from "../abi/runtime_dmem.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import type { OutOfMemoryReport } from "./oom_report.ts";
 import type { CoreUsage } from "./oom_text.ts";
-import type { HostData } from "./host_data.ts";
+import type { ByteSource, HostData } from "./host_data.ts";
 import type { MemoryObserver } from "./observer.ts";
 
 /** Where memory lies: `device` is HBM (`TONGA_DRAM`), `host` is pinned host memory (`HOST_DRAM`). */
@@ -83,7 +83,15 @@ export interface AllocRequest {
 /** Options of a copy: where in the memory, in bytes. */
 export interface CopyOptions {
   /** Byte offset in the memory, default 0. */
-  readonly offset?: number | undefined;
+  readonly at?: number | undefined;
+}
+
+/** Options of a copy to other memory: from byte `at` of this to byte `to` of the other. */
+export interface CopyToOptions extends CopyOptions {
+  /** Byte offset in the other memory, default 0. */
+  readonly to?: number | undefined;
+  /** Bytes; default to the end of this memory. */
+  readonly size?: number | undefined;
 }
 
 /** Options of a copy from or to a stream or file. */
@@ -100,7 +108,7 @@ export interface StreamOptions extends CopyOptions {
  *
  * After the last reference is gone every use throws `ClosedError`.
  */
-export interface Dmem {
+export interface Dmem extends Disposable {
   /** The driver's handle. */
   readonly handle: number;
   /** Logical size in bytes. */
@@ -133,40 +141,38 @@ export interface Dmem {
   readonly record: number;
 
   /** Takes one more reference; returns this. */
-  acquire(): this;
+  retain(): this;
   /** Drops one reference; the last one frees the memory. @throws {ClosedError} when none is left (double free) */
-  free(): void;
-  /** Like `free()`, but does nothing when no reference is left. */
+  release(): void;
+  /** Like `release()`, but does nothing when no reference is left. */
   close(): void;
-  /** Same as `close()`. */
-  [Symbol.dispose](): void;
   /** Maps the memory at first use; returns its bytes from byte 0 on (up to 4 GiB; larger: `mapping()`). */
   map(): Uint8Array;
   /** The mapping itself (it covers the whole chunk, byte 0 is at `alignOffset`). */
   mapping(): Mapping;
 
-  /** Copies bytes in. Synchronous: the bytes are there on return. */
-  copyIn(source: HostData, options?: CopyOptions): void;
-  /** Fills `destination` from the memory. */
-  copyOut(destination: HostData, options?: CopyOptions): void;
-  /** Reads `length` bytes into a new buffer. Default: all. */
+  /** Writes bytes; they are there on return. @throws {MemoryError} outside the memory */
+  write(source: HostData, options?: CopyOptions): void;
+  /** Reads into `destination`, all of it. @throws {MemoryError} outside the memory */
+  readInto(destination: HostData, options?: CopyOptions): void;
+  /** Reads into a new buffer; by default to the end. @throws {MemoryError} outside the memory */
   read(length?: number, options?: CopyOptions): ArrayBuffer;
   /** Sets bytes. @param value 0 … 255 */
   fill(value: number, options?: CopyOptions & { readonly size?: number | undefined }): void;
   /** Copies to other memory of the same device, device to device. Default: all. */
-  copyTo(other: Dmem, options?: { readonly size?: number | undefined; readonly sourceOffset?: number | undefined; readonly destinationOffset?: number | undefined }): void;
-  /** Copies a byte stream in, piece by piece. Returns the bytes copied. @throws {MemoryError} when the stream is longer than the room */
-  copyFromStream(source: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>, options?: StreamOptions): Promise<number>;
+  copyTo(other: Dmem, options?: CopyToOptions): void;
+  /** Writes bytes that stream in (`Bun.file(…)`, `response.body`, a generator), piece by piece. Returns how many. @throws {MemoryError} when there are more than fit */
+  writeFrom(source: ByteSource, options?: StreamOptions): Promise<number>;
   /** The bytes as a byte stream. */
   stream(options?: StreamOptions): ReadableStream<Uint8Array>;
   /** Reads from a file descriptor straight into the bounce buffer. Returns the bytes copied (fewer at the end of the file). */
-  copyFromFile(fd: number, options?: StreamOptions): number;
+  writeFromFile(fd: number, options?: StreamOptions): number;
   /** Writes to a file descriptor straight from the bounce buffer. Returns the bytes written. */
-  copyToFile(fd: number, options?: StreamOptions): number;
+  readToFile(fd: number, options?: StreamOptions): number;
 }
 
 /** A list of allocations to free in one go (`dmem_list_t`, "GC list"). It inherits references, it takes none. */
-export interface DmemList {
+export interface DmemList extends Disposable {
   /** Entries. */
   readonly length: number;
   /** Addresses of the first and last `dmem_ref_node_t`, 0 when empty. */
@@ -178,8 +184,6 @@ export interface DmemList {
   free(): void;
   /** Same as `free()`. */
   close(): void;
-  /** Same as `free()`. */
-  [Symbol.dispose](): void;
   /** The entries, in order. */
   [Symbol.iterator](): IterableIterator<Dmem>;
 }
@@ -201,7 +205,7 @@ export interface DestroyReport {
 }
 
 /** An allocator (`dmem_allocator_t`): allocates for one core and lists what is alive. */
-export interface Allocator {
+export interface Allocator extends Disposable {
   /** GLOBAL or MODEL. */
   readonly kind: AllocatorKindName;
   /** Core every allocation is charged to. */
@@ -222,8 +226,6 @@ export interface Allocator {
   alloc(request: AllocRequest): Dmem;
   /** Unlinks what is still listed and releases the allocator. It frees no memory: owners do that first. */
   destroy(): DestroyReport;
-  /** `destroy()`, ignoring the report. */
-  [Symbol.dispose](): void;
 }
 
 /** Something that watches, limits or breaks the allocations of the allocators it is put on. */
@@ -361,7 +363,7 @@ export interface Ledger {
 }
 
 /** Device memory of one device: allocators, copies, ledger. */
-export interface DeviceMemory {
+export interface DeviceMemory extends Disposable {
   /** The device below. */
   readonly device: NeuronDevice;
   /** Index in reports (`mla_idx`). */
@@ -388,6 +390,4 @@ export interface DeviceMemory {
   report(request: { readonly core: number; readonly size?: number; readonly hbm?: number; readonly usage?: number; readonly alignment?: number }): OutOfMemoryReport;
   /** Releases bounce buffers and allocators; reports what was still alive. The device stays open. A second call does nothing. */
   close(): DestroyReport;
-  /** Same as `close()`. */
-  [Symbol.dispose](): void;
 }

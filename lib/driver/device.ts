@@ -33,7 +33,7 @@ const DEFAULT_QUEUE = -1;
  * @example
  * using machine = createFake({ product: "trn2" });
  * using device = openDevice({ kernel: machine.kernel() }); // linuxKernel() for /dev/neuron0
- * const handle = device.alloc({ size: 4096, align: 0, host: false, hbm: 1, core: 2, category: 1 });
+ * const handle = device.alloc({ size: 4096, alignment: 0, host: false, hbm: 1, core: 2, category: 1 });
  * const { pa, size } = device.extendedInfo(handle);
  * console.log(`${size} bytes, found again: ${device.findChunk(pa)?.handle === handle}`); // → 4096 bytes, found again: true
  * device.free(handle);

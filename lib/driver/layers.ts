@@ -135,7 +135,7 @@ interface ArmedFault {
  * using machine = createFake({ product: "trn2" });
  * const kernel = withFaults(machine.kernel(), [{ request: "MEM_GET_PA", errno: "EIO", times: Infinity }]);
  * using device = openDevice({ kernel });
- * const handle = device.alloc({ size: 4096, align: 0, host: false, hbm: 0, core: 0, category: 1 });
+ * const handle = device.alloc({ size: 4096, alignment: 0, host: false, hbm: 0, core: 0, category: 1 });
  * try {
  *   device.getPa(handle);
  * } catch (error) {

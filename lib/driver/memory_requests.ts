@@ -172,7 +172,7 @@ export class MemoryRequests {
   probe(): void {
     for (let form: AllocForm | undefined = this.form; form !== undefined; form = FORMS[form].next) {
       this.#use(form);
-      this.#write({ size: 0, align: 0, host: false, hbm: 0, core: 0, category: MemCategory.MISC_DEVICE });
+      this.#write({ size: 0, alignment: 0, host: false, hbm: 0, core: 0, category: MemCategory.MISC_DEVICE });
       const result = this.#channel.try(this.#request, At.alloc);
       if (result === 0) this.#freeUnknown(readU64(this.#view, At.handle));
       if (result !== -Errno.EINVAL) return;
@@ -181,13 +181,13 @@ export class MemoryRequests {
   }
 
   alloc(request: ChunkRequest): number {
-    const { size, align, host, category } = request;
+    const { size, alignment, host, category } = request;
     if (host && category === MemCategory.CONTIGUOUS_SCRATCHPAD_DEVICE) {
       throw new ArgumentError("Cannot allocate a contiguous scratchpad in host memory: the driver would crash when it is freed", { details: { ...request } });
     }
     checkSize(size, "a size");
-    checkSize(align, "an alignment");
-    if (this.form === "V1" && align > PAGE_BYTES) throw this.#unsupported(`an alignment of ${align} bytes`);
+    checkSize(alignment, "an alignment");
+    if (this.form === "V1" && alignment > PAGE_BYTES) throw this.#unsupported(`an alignment of ${alignment} bytes`);
     this.#write(request);
     this.#knownHandle = 0;
     const result = this.#channel.try(this.#request, At.alloc);
@@ -203,7 +203,7 @@ export class MemoryRequests {
 
   allocContiguousScratchpad({ size, hbm, core }: { readonly size: number; readonly hbm: number; readonly core: number }): number {
     if (FORMS[this.form].type < 0) throw this.#unsupported("contiguous scratchpad memory");
-    return this.alloc({ size, align: 0, host: false, hbm, core, category: MemCategory.CONTIGUOUS_SCRATCHPAD_DEVICE });
+    return this.alloc({ size, alignment: 0, host: false, hbm, core, category: MemCategory.CONTIGUOUS_SCRATCHPAD_DEVICE });
   }
 
   getPa(handle: number): number {
@@ -305,7 +305,7 @@ export class MemoryRequests {
       view.setUint32(At.alloc + 20, request.core, true);
       return;
     }
-    writeU64(view, At.alloc + 8, request.align);
+    writeU64(view, At.alloc + 8, request.alignment);
     view.setUint32(At.alloc + 16, request.host ? 1 : 0, true);
     view.setUint32(At.alloc + 20, request.hbm, true);
     view.setUint32(At.alloc + 28, request.core, true);
@@ -313,10 +313,10 @@ export class MemoryRequests {
   }
 
   #allocFailure(request: ChunkRequest, result: number): Error {
-    const { host, align, core } = request;
+    const { host, alignment, core } = request;
     if (result !== -Errno.EINVAL) return this.#channel.failure(this.#request, At.alloc, result);
-    const hint = host && align !== 0 ? "Host memory cannot be aligned: ask for alignment 0."
-      : align > MAX_ALIGN ? `The driver takes alignments up to ${MAX_ALIGN}.`
+    const hint = host && alignment !== 0 ? "Host memory cannot be aligned: ask for alignment 0."
+      : alignment > MAX_ALIGN ? `The driver takes alignments up to ${MAX_ALIGN}.`
       : core >= MAX_CORES ? `Cores are numbered 0 to ${MAX_CORES - 1}.`
       : "The HBM index is out of range, or the size is.";
     return this.#channel.failure(this.#request, At.alloc, result, hint);

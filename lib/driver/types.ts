@@ -47,7 +47,7 @@ export interface ChunkRequest {
   /** Bytes; the driver rounds up to 4096. */
   size: number;
   /** Alignment in bytes; 0 or up to 4096 means page alignment. Must be 0 for host memory. */
-  align: number;
+  alignment: number;
   /** Host memory instead of device memory. */
   host: boolean;
   /** HBM index (`dram_channel`); checked by the driver for host memory too. */

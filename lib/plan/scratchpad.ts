@@ -166,7 +166,7 @@ export interface ScratchpadMemory {
   /** Device address of the page's first byte. */
   readonly address: number;
   /** Gives the page back. */
-  free(): void;
+  release(): void;
 }
 
 /** A host mapping of contiguous pages. */
@@ -293,7 +293,7 @@ export class Scratchpad<M extends ScratchpadMemory> {
     const memory = contiguous ? this.#growDown(pageBytes) : this.#source.page(pageBytes);
     if (memory === undefined) return false;
     if (memory.address % SMALLEST_PAGE_ALIGNMENT !== 0) {
-      memory.free();
+      memory.release();
       throw new PlanError(`Cannot use the scratchpad page at 0x${memory.address.toString(16)}: Page needs to be 4K aligned`, {
         status: NrtStatus.FAILURE,
         details: { address: memory.address },
@@ -314,13 +314,13 @@ export class Scratchpad<M extends ScratchpadMemory> {
     }
     const last = this.#pages.at(-1);
     if (last === undefined || memory.address + pageBytes === last.memory.address) return memory;
-    memory.free();
+    memory.release();
     return undefined;
   }
 
   /** References never increase with the index, so that what is freed is always the end of the arena. */
   #shrink(length: number): void {
-    while (this.#pages.length > length) this.#pages.pop()?.memory.free();
+    while (this.#pages.length > length) this.#pages.pop()?.memory.release();
   }
 
   #at(index: number): { readonly memory: M; references: number } {

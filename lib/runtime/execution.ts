@@ -5,7 +5,7 @@ import { NrtError } from "./errors.ts";
 import { currentHolder, type Holder, runAsHolder } from "./process_state.ts";
 import type { ModelReference } from "./model_database.ts";
 import type { Tensor } from "./tensor.ts";
-import { bytesOf, type BytesSource } from "./tensor_storage.ts";
+import { bytesOf, type BytesSource } from "../dmem/host_data.ts";
 
 /** What an execution needs of its model. */
 export interface Executable {
@@ -92,7 +92,7 @@ export function holdModel(model: Executable, label: string): ModelHold {
 function pin(model: Executable, holder: Holder): readonly ModelReference<ModelPart>[] {
   const references: ModelReference<ModelPart>[] = [];
   try {
-    for (const part of model.parts) references.push(part.core.models.acquire(part.handle, holder));
+    for (const part of model.parts) references.push(part.core.models.retain(part.handle, holder));
     return references;
   } catch (error) {
     for (const reference of references) reference.release();

@@ -233,7 +233,7 @@ export class Model implements Disposable, AsyncDisposable {
    * @param label who holds it, for messages
    * @throws {NrtError} NRT_FAILURE when the model is being unloaded
    */
-  hold(label = "a holder"): ModelHold {
+  retain(label = "a holder"): ModelHold {
     this.#usable("hold");
     return holdModel(this, label);
   }

@@ -201,7 +201,7 @@ export class ModelDatabase<T> {
   }
 
   /** Takes a reference to a model. @throws {NrtError} NRT_FAILURE for a handle the core does not know */
-  acquire(handle: number, holder: Holder | undefined = currentHolder()): ModelReference<T> {
+  retain(handle: number, holder: Holder | undefined = currentHolder()): ModelReference<T> {
     const resident = this.#table.get(storedHandle(handle));
     if (resident === undefined) throw this.#unknown("use", `Unknown model ${handle}`, handle);
     return resident.hold(holder);

@@ -127,7 +127,7 @@ export async function copyPayloads(neff: Neff, copies: readonly PayloadCopy[], o
   for (const { member, offset, size, memory } of copies) {
     const bytes = neff.members.get(member)?.bytes;
     if (bytes === undefined || bytes === null) continue;
-    memory.copyIn(bytes.subarray(offset, offset + size));
+    memory.write(bytes.subarray(offset, offset + size));
     sincePause += size;
     if (sincePause < PAUSE_BYTES) continue;
     sincePause = 0;
@@ -196,7 +196,7 @@ async function streamPayloads(copies: readonly PayloadCopy[], options: PayloadOp
 function copyOverlap({ offset, size, memory }: PayloadCopy, chunk: Uint8Array, at: number): void {
   const first = Math.max(offset, at);
   const end = Math.min(offset + size, at + chunk.length);
-  if (first < end) memory.copyIn(chunk.subarray(first - at, end - at), { offset: first - offset });
+  if (first < end) memory.write(chunk.subarray(first - at, end - at), { at: first - offset });
 }
 
 function pause(): Promise<void> {

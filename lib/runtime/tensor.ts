@@ -4,10 +4,8 @@ import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { NO_HBM } from "../abi/runtime_tensor.ts";
 import { NrtError } from "./errors.ts";
 import { currentHolder } from "./process_state.ts";
-import {
-  type AccessOptions, bytesOf, type BytesSource, type DeviceUse, isBytes, knownSize, pieces, type TensorAllocation, type TensorProcess,
-  type TensorSource, TensorStorage,
-} from "./tensor_storage.ts";
+import { type AccessOptions, type DeviceUse, type TensorAllocation, type TensorProcess, TensorStorage } from "./tensor_storage.ts";
+import { bytesOf, type BytesSource, isBytes, knownSize, pieces, type ByteSource } from "../dmem/host_data.ts";
 
 /** Name of a tensor that was given none. */
 const UNKNOWN = "_unknown_";
@@ -139,7 +137,7 @@ export class Tensor implements Disposable {
     const storage = source.#need("slice");
     source.#check("slice", offset, size);
     const base = source.#offset;
-    storage.attach(); // before the drop: the source may be this very tensor
+    storage.retain(); // before the drop: the source may be this very tensor
     this.#drop();
     this.#take(storage, base + offset, size);
   }
@@ -175,7 +173,7 @@ export class Tensor implements Disposable {
    *
    * @throws {NrtError} NRT_INVALID when the source does not fit; a stream that turns out too long has been written up to the end
    */
-  async write(source: TensorSource, options: AccessOptions = {}): Promise<number> {
+  async write(source: ByteSource, options: AccessOptions = {}): Promise<number> {
     const { storage, at } = this.#begin("write", knownSize(source) ?? 0, options);
     if (isBytes(source)) {
       while (!storage.idle("write")) await storage.change();
@@ -205,7 +203,7 @@ export class Tensor implements Disposable {
     const { storage, at } = this.#begin("write", size, options);
     while (!storage.idle("write")) await storage.change();
     this.#usable("fill");
-    storage.memory?.fill(value, { offset: this.#offset + at, size });
+    storage.memory?.fill(value, { at: this.#offset + at, size });
     storage.bytes?.fill(value, this.#offset + at, this.#offset + at + size);
   }
 
@@ -309,14 +307,14 @@ export class Tensor implements Disposable {
     const { memory, bytes } = this.#need("read");
     const offset = this.#offset + at;
     if (destination.byteLength === 0) return;
-    memory?.copyOut(destination, { offset });
+    memory?.readInto(destination, { at: offset });
     if (bytes !== undefined) destination.set(bytes.subarray(offset, offset + destination.byteLength));
   }
 
   #copyIn(source: Uint8Array, at: number): void {
     const { memory, bytes } = this.#need("write");
     if (source.byteLength === 0) return;
-    memory?.copyIn(source, { offset: this.#offset + at });
+    memory?.write(source, { at: this.#offset + at });
     bytes?.set(source, this.#offset + at);
   }
 
@@ -335,7 +333,7 @@ export class Tensor implements Disposable {
     this.#size = 0;
     this.#completions = 0;
     for (const listener of this.#onDetach) listener(this);
-    storage.detach();
+    storage.release();
   }
 
   #usable(verb: string): void {

@@ -2,7 +2,8 @@ import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { BatchReport, BatchTransfer, DeviceMemory, Dmem } from "../dmem/types.ts";
 import { NrtError } from "./errors.ts";
 import type { Tensor } from "./tensor.ts";
-import { bytesOf, type DeviceUse } from "./tensor_storage.ts";
+import { type DeviceUse } from "./tensor_storage.ts";
+import { bytesOf } from "../dmem/host_data.ts";
 
 const ADLER_MODULUS = 65521;
 const CHECKSUM_PIECE = 1 << 20;
@@ -11,9 +12,9 @@ const MOVE_PIECE = 1 << 20;
 /** Options of {@linkcode copyTensor}. */
 export interface TensorCopyOptions {
   /** Byte offset in the source, default 0. */
-  readonly sourceOffset?: number | undefined;
+  readonly at?: number | undefined;
   /** Byte offset in the destination, default 0. */
-  readonly destinationOffset?: number | undefined;
+  readonly to?: number | undefined;
   /** Bytes; default what both have left. */
   readonly size?: number | undefined;
 }
@@ -35,8 +36,8 @@ export interface TensorCopyOptions {
  * console.log(new Uint8Array(await b.read(2)).join(" ")); // → 7 7
  */
 export async function copyTensor(source: Tensor, destination: Tensor, options: TensorCopyOptions = {}): Promise<void> {
-  const from = options.sourceOffset ?? 0;
-  const to = options.destinationOffset ?? 0;
+  const from = options.at ?? 0;
+  const to = options.to ?? 0;
   const size = options.size ?? Math.min(source.size - from, destination.size - to);
   const a = source.access("read", from, size);
   const b = destination.access("write", to, size);
@@ -45,9 +46,9 @@ export async function copyTensor(source: Tensor, destination: Tensor, options: T
   if (b.bytes !== undefined) return source.deviceRead(b.bytes.subarray(destination.offset + to, destination.offset + to + size), from);
   if (a.memory === undefined || b.memory === undefined || size === 0) return;
   if (a.hbm !== b.hbm || a.device !== b.device) throw acrossHbms(source, destination);
-  const [sourceOffset, destinationOffset] = [source.offset + from, destination.offset + to];
-  if (a === b && Math.abs(sourceOffset - destinationOffset) < size) moveWithin(a.memory, { sourceOffset, destinationOffset, size });
-  else a.memory.copyTo(b.memory, { size, sourceOffset, destinationOffset });
+  const range = { at: source.offset + from, to: destination.offset + to, size };
+  if (a === b && Math.abs(range.at - range.to) < size) moveWithin(a.memory, range);
+  else a.memory.copyTo(b.memory, range);
 }
 
 /**
@@ -55,13 +56,12 @@ export async function copyTensor(source: Tensor, destination: Tensor, options: T
  * the device does with overlapping ranges is not known, so that the host carries
  * them, from the end that is not overwritten yet.
  */
-function moveWithin(memory: Dmem, range: { readonly sourceOffset: number; readonly destinationOffset: number; readonly size: number }): void {
-  const { sourceOffset, destinationOffset, size } = range;
-  const upwards = destinationOffset > sourceOffset;
+function moveWithin(memory: Dmem, range: { readonly at: number; readonly to: number; readonly size: number }): void {
+  const { at, to, size } = range;
   for (let done = 0; done < size; done += MOVE_PIECE) {
     const length = Math.min(MOVE_PIECE, size - done);
-    const at = upwards ? size - done - length : done;
-    memory.copyIn(memory.read(length, { offset: sourceOffset + at }), { offset: destinationOffset + at });
+    const piece = to > at ? size - done - length : done;
+    memory.write(memory.read(length, { at: at + piece }), { at: to + piece });
   }
 }
 

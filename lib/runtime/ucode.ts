@@ -89,14 +89,14 @@ function stageInto(allocator: Allocator, libraries: readonly UcodeLibrary[]): Uc
   try {
     let offset = 0;
     const staged = libraries.map((library): StagedLibrary => {
-      if (library.bytes.byteLength > 0) memory.copyIn(library.bytes, { offset });
+      if (library.bytes.byteLength > 0) memory.write(library.bytes, { at: offset });
       const place = { name: library.name, address: memory.address + offset, size: library.bytes.byteLength, cpuId: library.cpuId ?? 0 };
       offset += library.bytes.byteLength;
       return place;
     });
     return { memory, libraries: staged, singleCoreOperators: staged.filter((library) => Math.floor(library.cpuId / 2 ** 24) === 1).length };
   } catch (error) {
-    memory.free();
+    memory.release();
     throw error;
   }
 }

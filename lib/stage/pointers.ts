@@ -70,7 +70,7 @@ export function makePointerArea(parts: PointerParts, owner: { readonly allocator
   const memory = owner.allocator.alloc({ size, usage: POINTER_USAGE, hint: HINT, list: owner.tracker });
   host.bytes.fill(0xff);
   pointers.forEach((varId) => fillPointer(parts, varId, memory.address + (offsets.get(varId) as number)));
-  memory.copyIn(host.bytes);
+  memory.write(host.bytes);
   return { memory, host, masks, offsets, targets: Uint32Array.from(targets) };
 }
 
@@ -134,7 +134,7 @@ export function refreshPointers(area: PointerArea, table: MemRefTable): void {
   }
   if (last < 0) return;
   const offset = first * POINTER_BYTES;
-  area.memory.copyIn(host.bytes.subarray(offset, (last + 1) * POINTER_BYTES), { offset });
+  area.memory.write(host.bytes.subarray(offset, (last + 1) * POINTER_BYTES), { at: offset });
 }
 
 /** A pointer table as it is now. */

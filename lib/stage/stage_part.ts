@@ -147,7 +147,7 @@ function stageConstant(part: StagePart, which: { index: number; varId: number; t
   const memory = stageDedicated(part, varId, which.type);
   const payload = planPayload(part.plan, varId);
   part.constants.push({ subgraph: which.index, varId, payload, memory });
-  if (payload !== null && rules.payload !== null) memory.copyIn(rules.payload(payload));
+  if (payload !== null && rules.payload !== null) memory.write(rules.payload(payload));
   rules.staged?.(part, varId, payload !== null);
 }
 

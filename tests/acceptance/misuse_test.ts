@@ -19,17 +19,17 @@ test("device memory refuses lengths, data and places that make no sense", () => 
   const core = memory.core(0);
   using buffer = core.alloc({ size: 1000, usage: "TENSOR" });
   for (const length of [-1, Number.NaN, 0.5, 1001, 1e12, 2 ** 60]) assert.throws(() => buffer.read(length), NeuronError, String(length));
-  for (const offset of [-1, Number.NaN, 1001]) assert.throws(() => buffer.read(undefined, { offset }), NeuronError, String(offset));
+  for (const offset of [-1, Number.NaN, 1001]) assert.throws(() => buffer.read(undefined, { at: offset }), NeuronError, String(offset));
   for (const data of [null, undefined, "abc", [1, 2], 5, {}, { byteLength: 8 }, { address: Number.NaN, byteLength: 8 }]) {
-    assert.throws(() => buffer.copyIn(wrong(data)), ArgumentError, String(data));
-    assert.throws(() => buffer.copyOut(wrong(data)), ArgumentError, String(data));
+    assert.throws(() => buffer.write(wrong(data)), ArgumentError, String(data));
+    assert.throws(() => buffer.readInto(wrong(data)), ArgumentError, String(data));
   }
   assert.throws(() => core.alloc({ size: 1, usage: "TENSOR", location: wrong("moon") }), /a location is device or host/);
-  buffer.copyIn(wrong(Uint8Array.of(1, 2, 3).buffer));
+  buffer.write(wrong(Uint8Array.of(1, 2, 3).buffer));
   const shared = new SharedArrayBuffer(3);
-  buffer.copyOut(wrong(shared));
+  buffer.readInto(wrong(shared));
   assert.deepEqual([...new Uint8Array(shared)], [1, 2, 3]);
-  buffer.free();
+  buffer.release();
   assert.equal(bytesOn(device), before);
 });
 

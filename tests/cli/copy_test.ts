@@ -56,7 +56,7 @@ function recordLog(): string {
   const request = { size: 20 * MIB, usage: "TENSOR", hint: "kv cache" } as const;
   const first = memory.core(0).alloc(request);
   memory.core(0).alloc(request);
-  first.free();
+  first.release();
   const file = join(folder, "run.csv");
   writeFileSync(file, lines.join(""));
   return file;

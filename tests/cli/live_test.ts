@@ -21,7 +21,7 @@ function host() {
   const machine = createFake({ product: "trn1", devices: [0, 3] });
   const files = machine.sysfs.export(folder);
   const device = openDevice({ kernel: machine.kernel(), index: 3 });
-  device.alloc({ size: 3 * 2 ** 20, align: 0, host: false, hbm: 1, core: 1, category: MemCategory.CODE_DEVICE });
+  device.alloc({ size: 3 * 2 ** 20, alignment: 0, host: false, hbm: 1, core: 1, category: MemCategory.CODE_DEVICE });
   files.refresh();
   return { machine, device, [Symbol.dispose]: () => machine.close() };
 }

@@ -16,9 +16,9 @@ test("mem shows what a fake machine's processes hold, from its sysfs files, by d
   using machine = createFake({ product: "trn1", devices: [0, 3] });
   const files = machine.sysfs.export(folder);
   using device = openDevice({ kernel: machine.kernel(), index: 3 });
-  device.alloc({ size: 3 * 2 ** 20, align: 0, host: false, hbm: 1, core: 1, category: MemCategory.CODE_DEVICE });
-  device.alloc({ size: 2 ** 20, align: 0, host: false, hbm: 1, core: 1, category: MemCategory.TENSORS_DEVICE });
-  device.alloc({ size: 8192, align: 0, host: true, hbm: 0, core: 0, category: MemCategory.DMA_RINGS_HOST });
+  device.alloc({ size: 3 * 2 ** 20, alignment: 0, host: false, hbm: 1, core: 1, category: MemCategory.CODE_DEVICE });
+  device.alloc({ size: 2 ** 20, alignment: 0, host: false, hbm: 1, core: 1, category: MemCategory.TENSORS_DEVICE });
+  device.alloc({ size: 8192, alignment: 0, host: true, hbm: 0, core: 0, category: MemCategory.DMA_RINGS_HOST });
   files.refresh();
   const report = await commandJson<MemoryReport>("mem", "--sysfs", folder);
   assert.equal(report.driverVersion, "2.24.7.0");

@@ -59,7 +59,7 @@ test("map pictures a recorded log: what is alive at its end, and the peak", asyn
   using memory = openDeviceMemory(device, { layers: [allocationLog((line) => lines.push(line))] });
   const first = memory.core(2).alloc({ size: 20 * MIB, usage: "TENSOR", hint: "first" });
   memory.core(2).alloc({ size: 8 * MIB, usage: "WEIGHT", hint: "second" });
-  first.free();
+  first.release();
   const log = join(folder, "run.csv");
   writeFileSync(log, lines.join(""));
   const picture = await commandJson<MemoryPicture>("map", log);

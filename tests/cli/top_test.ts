@@ -18,7 +18,7 @@ function samples(): { readonly before: TopSample; readonly now: TopSample } {
   const large = memory.core(5).alloc({ size: 8 * MIB, usage: "WEIGHT" });
   memory.core(1).alloc({ size: 3 * MIB, usage: "TENSOR" });
   const before: TopSample = { time: 1000, memory: readSysfsMemory(kernel), processes: [] };
-  large.free();
+  large.release();
   memory.core(5).alloc({ size: 5 * MIB, usage: "TENSOR" });
   memory.core(4).alloc({ size: 6 * MIB, usage: "INSTR_PE" });
   const processes = [

@@ -40,22 +40,22 @@ const contract: Readonly<Record<string, (allocator: Allocator, bench: MemoryBenc
   },
   "keeps bytes"(allocator) {
     const memory = allocator.alloc({ size: 100_000, usage: "TENSOR" });
-    memory.copyIn(pattern(100_000));
+    memory.write(pattern(100_000));
     same(new Uint8Array(memory.read()), pattern(100_000));
   },
   "lists what is alive in order, both ways"(allocator) {
     const all = [1, 2, 3, 4].map((n) => allocator.alloc({ size: n, usage: "WEIGHT" }));
-    all[1]!.free();
+    all[1]!.release();
     const expected = [all[0]!, all[2]!, all[3]!].map(({ record }) => record);
     assert.deepEqual([...allocator.live].map(({ record }) => record), expected);
     assert.deepEqual(forward(allocator), expected);
     assert.deepEqual(backward(allocator), expected.toReversed());
   },
   "counts references and gives everything back"(allocator, bench) {
-    const memory = allocator.alloc({ size: 4096, usage: "TENSOR" }).acquire();
-    memory.free();
+    const memory = allocator.alloc({ size: 4096, usage: "TENSOR" }).retain();
+    memory.release();
     assert.equal(allocator.count, 1);
-    memory.free();
+    memory.release();
     assert.deepEqual([allocator.count, allocator.bytes, bench.memory.ledger.coreUsed(1), bench.device.dumpChunks(0).length], [0, 0, 0, 1]);
   },
   "refuses with the right status and stays usable"(allocator, bench) {
@@ -73,7 +73,7 @@ const contract: Readonly<Record<string, (allocator: Allocator, bench: MemoryBenc
     assert.equal(status(() => allocator.alloc({ size: GIB, usage: "TENSOR", location: "host" })), 11);
     assert.equal(status(() => allocator.alloc({ size: 1, usage: "TENSOR", hbm: 9 })), 1);
     assert.deepEqual([allocator.count, bench.memory.ledger.coreUsed(1)], [0, 0]);
-    allocator.alloc({ size: 1, usage: "TENSOR" }).free();
+    allocator.alloc({ size: 1, usage: "TENSOR" }).release();
   },
   "appends to a list"(allocator, bench) {
     const list = bench.memory.createList();
@@ -86,7 +86,7 @@ const contract: Readonly<Record<string, (allocator: Allocator, bench: MemoryBenc
     assert.deepEqual(allocator.destroy(), { liveCount: 1, liveBytes: 4096 });
     assert.equal(allocator.closed, true);
     assert.throws(() => allocator.alloc({ size: 1, usage: "TENSOR" }), { name: "ClosedError" });
-    memory.free();
+    memory.release();
     assert.equal(bench.memory.ledger.coreUsed(1), 0);
   },
 };
@@ -108,16 +108,16 @@ test("statistics count current, peak and total of bytes charged, in nested scope
   const allocator = withLayers(bench.memory.core(0).global, [layer]);
   const a = allocator.alloc({ size: 100, usage: "TENSOR" });
   const b = allocator.alloc({ size: 50, usage: "TENSOR" });
-  a.free();
+  a.release();
   assert.deepEqual(layer.counts, { currentBytes: 50, peakBytes: 150, totalBytes: 150, currentCount: 1, peakCount: 2, totalCount: 2, failedCount: 0 });
   layer.push();
-  b.free();
+  b.release();
   const c = allocator.alloc({ size: 500, usage: "TENSOR" });
   assert.throws(() => allocator.alloc({ size: 0, usage: "TENSOR" }));
   assert.equal(layer.depth, 2);
   assert.deepEqual(layer.pop(), { currentBytes: 450, peakBytes: 450, totalBytes: 500, currentCount: 0, peakCount: 0, totalCount: 1, failedCount: 1 });
   assert.deepEqual(layer.counts, { currentBytes: 500, peakBytes: 500, totalBytes: 650, currentCount: 1, peakCount: 2, totalCount: 3, failedCount: 1 });
-  c.free();
+  c.release();
   assert.equal(layer.counts.currentBytes, 0);
   assert.throws(() => layer.pop(), { name: "ArgumentError" });
 });
@@ -134,7 +134,7 @@ test("a limit refuses above its bytes per core, counts device memory only, and i
   assert.deepEqual(bench.names(), []);
   other!.alloc({ size: 10_000, usage: "WEIGHT" });
   assert.deepEqual([layer.used(0), layer.used(1), layer.used(2)], [10_000, 10_000, 0]);
-  first.free();
+  first.release();
   b!.alloc({ size: 6000, usage: "WEIGHT" });
   assert.throws(() => limit({ perCore: -1 }), { name: "ArgumentError" });
 });
@@ -144,7 +144,7 @@ test("limits apply to contiguous pages too when they are layers of the device", 
   using bench = openMemoryBench({ memory: { layers: [layer] } });
   const page = bench.memory.core(0).allocContiguousScratchpad(2 ** 21);
   assert.throws(() => bench.memory.core(0).allocContiguousScratchpad(4096), { status: 4 });
-  page.free();
+  page.release();
   assert.equal(layer.used(0), 0);
 });
 
@@ -172,8 +172,8 @@ test("a log can be read back and replayed: ids pair, hints with commas and quote
   const b = core.alloc({ size: 2000, usage: "WEIGHT", alignment: 65_536, hbm: 0 });
   core.alloc({ size: 10, usage: "IO", location: "host" });
   assert.throws(() => core.alloc({ size: 90 * GIB, usage: "TENSOR" }));
-  a.free();
-  b.free();
+  a.release();
+  b.release();
   core.allocContiguousScratchpad(2 ** 20);
   const events = parseAllocationLog(lines.join(""));
   assert.deepEqual(events.map(({ action, id }) => `${action} ${id}`), ["alloc 1", "alloc 2", "alloc 3", "fail ", "free 1", "free 2", "alloc 4"]);

@@ -55,7 +55,7 @@ test("D-062 D-137 C-037 in the fallback size is put back, the window fits, and t
   assert.ok(memory.alignOffset >= 1 && memory.alignOffset <= 65536 && memory.address % 65536 === 0);
   assert.ok(memory.alignOffset + memory.size <= memory.allocatedSize);
   assert.deepEqual([bench.memory.ledger.coreUsed(0), bench.memory.ledger.hbmUsed(0)], [75_536, 75_536]);
-  memory.free();
+  memory.release();
   assert.equal(bench.memory.ledger.coreUsed(0), 0);
   const [alloc, free] = [...bench.memory.ledger.entries()];
   assert.deepEqual([alloc!.size, alloc!.alignOffset, free!.size], [75_536, 0, 10_000], "the entry was written before the record was patched");
@@ -72,7 +72,7 @@ test("D-063 D-064 every consumer starts at the aligned base, and the bytes befor
       const memory = devices.core(0).alloc({ size: 70_000, usage: "TENSOR", alignment: 65536 });
       device.memset(memory.handle, 0, memory.alignOffset, 0x5a);
       const data = pattern(70_000, 9);
-      memory.copyIn(data);
+      memory.write(data);
       same(new Uint8Array(memory.read()), data);
       assert.deepEqual(memory.map().subarray(0, 70_000), data, "through the mapping");
       assert.equal(memory.va, memory.mapping().address + memory.alignOffset);
@@ -81,7 +81,7 @@ test("D-063 D-064 every consumer starts at the aligned base, and the bytes befor
       const back = new Uint8Array(100);
       devices.batchOut([{ memory, offset: 4096, operations: [{ offset: 5, buffer: back }] }]);
       same(back, pattern(100, 77));
-      memory.fill(3, { offset: 0, size: 10 });
+      memory.fill(3, { at: 0, size: 10 });
       assert.deepEqual([...memory.map().subarray(0, 11)], [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, data[10]]);
       assert.equal(memory.address, memory.pa + memory.alignOffset);
       const prefix = new Uint8Array(memory.alignOffset);
@@ -112,7 +112,7 @@ test("D-066 D-068 D-069 D-070 a contiguous page has category 19, the core's chan
   assert.notEqual(record.cpyBuf, 0);
   assert.deepEqual([...core.global.live].map((one) => one.record), [page.record]);
   assert.equal(bench.memory.ledger.used(5, 11), 2 ** 21);
-  page.copyIn(pattern(5000));
+  page.write(pattern(5000));
   same(new Uint8Array(page.read(5000)), pattern(5000));
   const next = core.allocContiguousScratchpad(2 ** 20);
   assert.equal(next.pa + 2 ** 20, page.pa, "the next page lies directly below");

@@ -74,7 +74,7 @@ test("D-020 D-032 C-033 C-053 C-054 the host refuses exactly usages 11, 15 and 1
       assert.equal(bench.calls[0]!.input["memType"], category);
       assert.equal(bench.calls[0]!.input["hostMemory"], location === "host" ? 1 : 0);
       assert.equal(memory.usage, usageNames[usage]);
-      memory.free();
+      memory.release();
     }
   }
   assert.match(failure(() => core.alloc({ size: 1, usage: 22 })).text ?? "", /^Invalid mem_usage_type 22 for device$/);
@@ -250,7 +250,7 @@ test("D-045 a core without bounce buffer cannot allocate: status 1, chunk and re
 test("D-046 D-118 metrics that fail are only logged, on allocation and on free", () => {
   using bench = openMemoryBench({ memory: { metrics: { allocated: () => false, freed: () => false } } });
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "WEIGHT" });
-  memory.free();
+  memory.release();
   assert.deepEqual(bench.messages(), [
     "Unable to log memory allocation to NDS for device 0, type 6, location 2, amount 4096",
     "Unable to log memory deallocation to NDS for device 0, type 6, location 2, amount 4096",
@@ -260,14 +260,14 @@ test("D-046 D-118 metrics that fail are only logged, on allocation and on free",
 test("C-038 metrics hear of each allocation and free once, with core, usage, location and bytes", () => {
   const heard: unknown[] = [];
   using bench = openMemoryBench({ memory: { metrics: { allocated: (...args) => (heard.push(["alloc", ...args]), true), freed: (...args) => (heard.push(["free", ...args]), true) } } });
-  bench.memory.core(2).alloc({ size: 100, usage: "IO", location: "host" }).free();
+  bench.memory.core(2).alloc({ size: 100, usage: "IO", location: "host" }).release();
   assert.deepEqual(heard, [["alloc", 2, 4, 1, 100], ["free", 2, 4, 1, 100]]);
   assert.deepEqual(bench.messages(), []);
 });
 
 test("D-047 D-115 C-038 the events of an allocation and a free carry bytes charged, device and hint", () => {
   using bench = openMemoryBench({ memory: { mlaIndex: 5 } });
-  bench.memory.core(0).alloc({ size: 12_345, usage: "WEIGHT", hint: "w" }).free();
+  bench.memory.core(0).alloc({ size: 12_345, usage: "WEIGHT", hint: "w" }).release();
   assert.deepEqual(bench.emitted.flatMap((one) => one.kind === "memory" ? [one.event] : []), [
     { action: "alloc", bytes: 12_345, device: 5, reserved: 0, hint: "w" },
     { action: "free", bytes: 12_345, device: 0, reserved: 0, hint: "w" },
@@ -279,7 +279,7 @@ test("D-048 D-119 D-148 C-039 the TRACE lines give bytes, channel, the channel's
   const core = bench.memory.core(2);
   core.alloc({ size: 1000, usage: "TENSOR" });
   const memory = core.alloc({ size: 100, usage: "WEIGHT", hint: "w0" });
-  memory.free();
+  memory.release();
   const capacity = 24 * GIB;
   assert.deepEqual(bench.messages(), [
     `MEM_USAGE: 1000 bytes, channel: 1, total usage: (1000/${capacity}), hint:(null)`,

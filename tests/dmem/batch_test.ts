@@ -40,8 +40,8 @@ test("D-100 D-101 D-102 D-103 slices of many tensors go in one request, offset b
     assert.deepEqual(report, { way: "batch", requests: 1, bytes: 101_700 });
     assert.deepEqual(bench.names(), ["MEM_BUF_ZEROCOPY64_BATCHES"]);
     for (const [index, memory] of all.entries()) {
-      same(new Uint8Array(memory.read(1000, { offset: 4096 + index })), pattern(1000, index));
-      same(new Uint8Array(memory.read(17, { offset: 6096 })), pattern(17, index));
+      same(new Uint8Array(memory.read(1000, { at: 4096 + index })), pattern(1000, index));
+      same(new Uint8Array(memory.read(17, { at: 6096 })), pattern(17, index));
     }
     const back = all.map(() => new Uint8Array(500));
     bench.memory.batchOut(all.map((memory, index) => ({ memory, offset: 4096 + index, operations: [{ offset: 100, buffer: back[index]! }] })));
@@ -77,7 +77,7 @@ test("D-107 on driver 2.24.7 a batch goes by single copies and says so", () => {
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   const report = bench.memory.batchIn([{ memory, operations: [{ offset: 0, buffer: pattern(10) }, { offset: 50, buffer: pattern(20) }, { offset: 0, buffer: new Uint8Array(0) }] }]);
   assert.deepEqual(report, { way: "buffer", requests: 2, bytes: 30 });
-  same(new Uint8Array(memory.read(20, { offset: 50 })), pattern(20));
+  same(new Uint8Array(memory.read(20, { at: 50 })), pattern(20));
 });
 
 test("D-106 a transfer that is not for memory of the device, or leaves it, is status 2 before anything moves", () => {

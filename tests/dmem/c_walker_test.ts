@@ -51,10 +51,10 @@ test("D-014 D-006 D-011 a C walker finds an allocator's nodes in allocation orde
   for (const allocator of allocators) compare(allocator);
   for (let i = 0; i < 3000; i++) {
     const allocator = allocators[i % 3]!;
-    if (i % 5 === 4) [...allocator.live][i % allocator.count]?.free();
+    if (i % 5 === 4) [...allocator.live][i % allocator.count]?.release();
     else {
       const memory = allocator.alloc({ size: 1 + i * 37 % 20_000, usage: i % 2 === 0 ? "WEIGHT" : "TENSOR", hint: i % 7 === 0 ? `größe ${i}` : undefined, alignment: i % 11 === 0 ? 8192 : undefined, location: i % 13 === 0 ? "host" : "device" });
-      if (i % 9 === 0) memory.acquire();
+      if (i % 9 === 0) memory.retain();
     }
     if (i % 300 === 0) for (const one of allocators) compare(one);
   }

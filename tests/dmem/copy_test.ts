@@ -57,7 +57,7 @@ test("D-073 D-074 the way of a copy depends on direction, location and the zero-
       };
       const data = pattern(30_000);
       let back: ArrayBuffer | undefined;
-      const writes = () => memory.copyIn(data);
+      const writes = () => memory.write(data);
       assert.ok(seen(writes), `in ${location} ${zeroCopy}`);
       assert.ok(seen(() => back = memory.read()), `out ${location} ${zeroCopy}`);
       same(new Uint8Array(back!), data);
@@ -70,8 +70,8 @@ test("D-071 every way adds the offset in the memory to the driver's offset", () 
     using bench = openMemoryBench({ memory: { zeroCopy }, faults: [{ request: "MEM_ALLOC_V2MT64", errno: "EIO" }] });
     const memory = bench.memory.core(0).alloc({ size: 9000, usage: "TENSOR", alignment: 8192 });
     bench.forget();
-    memory.copyIn(pattern(10), { offset: 100 });
-    memory.copyOut(new Uint8Array(10), { offset: 100 });
+    memory.write(pattern(10), { at: 100 });
+    memory.readInto(new Uint8Array(10), { at: 100 });
     const [copyIn, copyOut] = bench.calls.filter(({ name }) => !name.endsWith("WAIT"));
     const [first, second] = zeroCopy ? ["offset", "offset"] : ["dstOffset", "srcOffset"];
     assert.deepEqual([copyIn!.input[first!], copyOut!.input[second!]], [memory.alignOffset + 100, memory.alignOffset + 100]);
@@ -81,11 +81,11 @@ test("D-071 every way adds the offset in the memory to the driver's offset", () 
 test("D-072 events 30 and 31 bracket copies in and out, also failed ones", () => {
   const { bench, memory } = filled(100_000, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 5, times: 2, errno: "EIO" }] });
   const seen = () => bench.emitted.flatMap((one) => one.kind === "trace" ? [`${one.event.id} ${one.event.phase} ${one.event.data["status"] ?? ""}`.trim()] : []);
-  memory.copyIn(pattern(100_000));
+  memory.write(pattern(100_000));
   memory.read();
   assert.deepEqual(seen(), ["30 begin", "30 stop 0", "31 begin", "31 stop 0"]);
   bench.forget();
-  assert.throws(() => memory.copyIn(pattern(100_000)));
+  assert.throws(() => memory.write(pattern(100_000)));
   assert.throws(() => memory.read());
   assert.deepEqual(seen(), ["30 begin", "30 stop 1", "31 begin", "31 stop 1"]);
   bench[Symbol.dispose]();
@@ -96,7 +96,7 @@ test("D-075 zero-copy in passes queue -1 and the write threshold, out only the q
     using bench = openMemoryBench({ fake: { product, driverVersion }, memory: { zeroCopy: true } });
     const memory = bench.memory.core(0).alloc({ size: 10_000, usage: "TENSOR" });
     bench.forget();
-    memory.copyIn(pattern(10_000));
+    memory.write(pattern(10_000));
     memory.read();
     const [copyIn, copyOut] = bench.calls;
     if (driverVersion === "2.24.7") assert.equal(copyIn!.name, "MEM_BUF_ZEROCOPY64");
@@ -105,7 +105,7 @@ test("D-075 zero-copy in passes queue -1 and the write threshold, out only the q
   using bench = openMemoryBench({ fake: { driverVersion: "2.27" }, memory: { zeroCopy: true, writeThreshold: 512 } });
   const memory = bench.memory.core(0).alloc({ size: 10_000, usage: "TENSOR" });
   bench.forget();
-  memory.copyIn(pattern(10_000));
+  memory.write(pattern(10_000));
   assert.equal(bench.calls[0]!.input["bar4WrThreshold"], 512);
 });
 
@@ -115,7 +115,7 @@ test("D-076 any error of a copy is status 1 with the runtime's text, two spaces 
       for (const errno of [Errno.EPERM, Errno.EIO, Errno.ENOMEM, Errno.EFAULT, Errno.ETIMEDOUT]) {
         using bench = openMemoryBench({ memory: { zeroCopy }, faults: [{ request: ["MEM_COPY_ASYNC64", "MEM_BUF_COPY64", "MEM_BUF_ZEROCOPY64"], times: Infinity, errno }] });
         const memory = bench.memory.core(0).alloc({ size: 10_000, usage: "TENSOR", location });
-        assert.throws(() => memory.copyIn(pattern(10_000)), { name: "MemoryError", status: 1, errno, text: "Copy from buffer to memory failed" });
+        assert.throws(() => memory.write(pattern(10_000)), { name: "MemoryError", status: 1, errno, text: "Copy from buffer to memory failed" });
         assert.throws(() => memory.read(), { name: "MemoryError", status: 1, errno, text: "Copy from memory  to buffer failed" });
         assert.ok(bench.messages().includes("Copy from memory  to buffer failed"));
       }
@@ -127,7 +127,7 @@ test("D-077 up to 0x3FFF one launch with wait handle 0", () => {
   for (const size of [1, 2, 0x1000, 0x3fff]) {
     assert.deepEqual([chunkSizes(size), firstWaitHandle(size)], [[size], 0]);
     const { bench, memory } = filled(size);
-    memory.copyIn(pattern(size, 4));
+    memory.write(pattern(size, 4));
     memory.read();
     assert.deepEqual(launches(bench).map(({ input }) => [input["size"], input["pwaitHandle"]]), [[size, 0], [size, 0]]);
     assert.deepEqual(waits(bench), []);
@@ -177,12 +177,12 @@ test("D-004 D-087 every copy is complete on return, even with a device that move
       for (const size of [1, 2, 4095, 0x3fff, 0x4000, 0x4001, 0x6001, 0xfe001, 0x100000, 0x100001, 0x200001, 0x300005]) {
         for (const offset of [0, 1, 4096, 77_777]) {
           const data = pattern(size, size + offset);
-          memory.copyIn(data, { offset });
+          memory.write(data, { at: offset });
           const direct = new Uint8Array(size);
           bench.device.bufCopyOut(memory.handle, offset, direct);
           same(direct, data, `in, ${size} at ${offset}`);
           const back = new Uint8Array(size + 2).fill(0xcc);
-          memory.copyOut(back.subarray(1, size + 1), { offset });
+          memory.readInto(back.subarray(1, size + 1), { at: offset });
           same(back.subarray(1, size + 1), data, `out, ${size} at ${offset}`);
           assert.deepEqual([back[0], back[size + 1]], [0xcc, 0xcc], "nothing around the destination");
           copies++;
@@ -197,7 +197,7 @@ test("D-084 D-085 copies in fill alternate halves and launch half to device, wit
   const size = 3 * MIB + 5;
   const { bench, memory } = filled(size);
   const bounce = bench.memory.core(0).bounce!;
-  memory.copyIn(pattern(size, 8));
+  memory.write(pattern(size, 8));
   assert.deepEqual(launches(bench).map(({ input }) => [input["srcMemHandle"], input["dstMemHandle"], input["srcOffset"], input["dstOffset"], input["size"], input["hostPrefetchAddr"]]), [
     [bounce.handle, memory.handle, 0, 0, MIB, 0], [bounce.handle, memory.handle, HALF, MIB, MIB, 0],
     [bounce.handle, memory.handle, 0, 2 * MIB, MIB, 0], [bounce.handle, memory.handle, HALF, 3 * MIB, 5, 0],
@@ -210,7 +210,7 @@ test("D-086 copies out launch device to half with the host address as prefetch h
   const { bench, memory } = filled(size);
   const bounce = bench.memory.core(0).bounce!;
   const into = new Uint8Array(size);
-  memory.copyOut(into);
+  memory.readInto(into);
   const address = addressOf(into);
   assert.deepEqual(launches(bench).map(({ input }) => [input["srcMemHandle"], input["dstMemHandle"], input["srcOffset"], input["dstOffset"], input["hostPrefetchAddr"]]), [
     [memory.handle, bounce.handle, 0, 0, address], [memory.handle, bounce.handle, MIB, HALF, address + MIB], [memory.handle, bounce.handle, 2 * MIB, 0, address + 2 * MIB],
@@ -225,7 +225,7 @@ test("D-088 D-089 D-090 five chunks use wait handles -1, 1, 2, 1, 2 and one fina
     const { bench, memory } = filled(size);
     const bounce = bench.memory.core(0).bounce!;
     if (out) memory.read();
-    else memory.copyIn(pattern(size));
+    else memory.write(pattern(size));
     assert.deepEqual(launches(bench).map(({ input }) => Number(input["pwaitHandle"]) | 0), [-1, 1, 2, 1, 2]);
     const pair = out ? [memory.handle, bounce.handle] : [bounce.handle, memory.handle];
     assert.deepEqual(waits(bench).map(({ input }) => [input["srcMemHandle"], input["dstMemHandle"], input["pwaitHandle"]]), [[...pair, 1]]);
@@ -255,7 +255,7 @@ test("D-089 a failing final wait is status 1 and the last chunk is not handed ov
   const size = 2 * MIB;
   const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC_WAIT", errno: "EIO" }] });
   const into = new Uint8Array(size).fill(0xcc);
-  assert.throws(() => memory.copyOut(into), { name: "MemoryError", status: 1 });
+  assert.throws(() => memory.readInto(into), { name: "MemoryError", status: 1 });
   same(into.subarray(0, MIB), pattern(size).subarray(0, MIB));
   assert.ok(all(into.subarray(MIB), 0xcc));
   bench[Symbol.dispose]();
@@ -264,7 +264,7 @@ test("D-089 a failing final wait is status 1 and the last chunk is not handed ov
 test("D-081 memory without a bounce buffer cannot be staged", () => {
   const { bench, memory } = filled(10_000);
   recordOf(memory).cpyBuf = 0;
-  assert.throws(() => memory.copyIn(pattern(10)), { name: "MemoryError", status: 1, text: /0x2E6/ });
+  assert.throws(() => memory.write(pattern(10)), { name: "MemoryError", status: 1, text: /0x2E6/ });
   bench[Symbol.dispose]();
 });
 
@@ -277,12 +277,12 @@ test("D-082 a transfer holds its core's buffer to the end: another on the same c
   stageIn(stagedCopy(memory as DmemHandle, 0, 3 * MIB), {
     fill(into, at, position, length) {
       try {
-        neighbour.copyIn(pattern(10));
+        neighbour.write(pattern(10));
         outcomes.push("same core went through");
       } catch (error) {
         outcomes.push(`same core: ${(error as MemoryError).status}`);
       }
-      other.copyIn(pattern(2 * MIB, 3));
+      other.write(pattern(2 * MIB, 3));
       outcomes.push("other core went through");
       into.set(data.subarray(position, position + length), at);
       return length;
@@ -300,13 +300,13 @@ test("D-083 the buffer is given back on every exit: after each failure the next 
       const { bench, memory } = filled(3 * MIB, { faults: [{ request, nth, errno: "EIO" }] });
       for (let i = 0; i < 4; i++) {
         try {
-          memory.copyIn(pattern(3 * MIB));
+          memory.write(pattern(3 * MIB));
           memory.read();
         } catch (error) {
           assert.equal((error as MemoryError).status, 1);
         }
       }
-      memory.copyIn(pattern(3 * MIB, 5));
+      memory.write(pattern(3 * MIB, 5));
       same(new Uint8Array(memory.read()), pattern(3 * MIB, 5));
       bench[Symbol.dispose]();
     }
@@ -315,13 +315,13 @@ test("D-083 the buffer is given back on every exit: after each failure the next 
 
 test("D-091 a failed launch on the way in is logged, and what is outstanding is waited for before the buffer is given back", () => {
   const { bench, memory } = filled(4 * MIB, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 3, errno: "EIO" }] });
-  assert.throws(() => memory.copyIn(pattern(4 * MIB, 2)), { status: 1 });
+  assert.throws(() => memory.write(pattern(4 * MIB, 2)), { status: 1 });
   assert.deepEqual(bench.messages(), ["Failed to copy in buffer to dmem", "Copy from buffer to memory failed"]);
   assert.deepEqual(bench.names(), ["MEM_COPY_ASYNC64", "MEM_COPY_ASYNC64", "MEM_COPY_ASYNC64", "MEM_COPY_ASYNC_WAIT"]);
   const back = new Uint8Array(2 * MIB);
   bench.device.bufCopyOut(memory.handle, 0, back);
   same(back, pattern(4 * MIB, 2).subarray(0, 2 * MIB), "the chunks before it arrived");
-  memory.free();
+  memory.release();
   bench[Symbol.dispose]();
 });
 
@@ -330,7 +330,7 @@ test("D-092 a failed launch on the way out still delivers the chunk before it; t
     const size = 3 * MIB + 5;
     const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC64", nth: failing + 1, errno: "EIO" }] });
     const into = new Uint8Array(size).fill(0xcc);
-    assert.throws(() => memory.copyOut(into), { name: "MemoryError", status: 1 });
+    assert.throws(() => memory.readInto(into), { name: "MemoryError", status: 1 });
     assert.deepEqual(bench.messages(), ["Failed to copy out dmem to buffer", "Copy from memory  to buffer failed"]);
     same(into.subarray(0, failing * MIB), pattern(size).subarray(0, failing * MIB), `chunks before ${failing}`);
     assert.ok(all(into.subarray(failing * MIB), 0xcc), `untouched from ${failing} on`);
@@ -343,7 +343,7 @@ test("D-093 when the wait fails too, the chunk before the failed one is lost", (
   const size = 4 * MIB;
   const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 3, errno: "EIO" }, { request: "MEM_COPY_ASYNC_WAIT", errno: "EIO" }] });
   const into = new Uint8Array(size).fill(0xcc);
-  assert.throws(() => memory.copyOut(into), { status: 1 });
+  assert.throws(() => memory.readInto(into), { status: 1 });
   same(into.subarray(0, MIB), pattern(size).subarray(0, MIB));
   assert.ok(all(into.subarray(MIB), 0xcc));
   bench[Symbol.dispose]();
@@ -353,7 +353,7 @@ test("D-093 a launch that fails after waiting for its predecessor leaves nothing
   const size = 4 * MIB;
   const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 3, errno: "EIO" }, { request: "MEM_COPY_ASYNC_WAIT", errno: "EINVAL" }] });
   const into = new Uint8Array(size).fill(0xcc);
-  assert.throws(() => memory.copyOut(into), { status: 1 });
+  assert.throws(() => memory.readInto(into), { status: 1 });
   same(into.subarray(0, 2 * MIB), pattern(size).subarray(0, 2 * MIB));
   assert.ok(all(into.subarray(2 * MIB), 0xcc));
   bench[Symbol.dispose]();
@@ -362,7 +362,7 @@ test("D-093 a launch that fails after waiting for its predecessor leaves nothing
 test("D-094 the recovered bytes are the previous chunk's: sizes 0x3000, 0x3000, 1 with a fault at the third", () => {
   const { bench, memory } = filled(0x6001, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 3, errno: "EIO" }] });
   const into = new Uint8Array(0x6001).fill(0xcc);
-  assert.throws(() => memory.copyOut(into), { status: 1 });
+  assert.throws(() => memory.readInto(into), { status: 1 });
   same(into.subarray(0, 0x6000), pattern(0x6001).subarray(0, 0x6000));
   assert.equal(into[0x6000], 0xcc);
   bench[Symbol.dispose]();
@@ -370,9 +370,9 @@ test("D-094 the recovered bytes are the previous chunk's: sizes 0x3000, 0x3000, 
 
 test("D-096 copies, reads and fills of 0 bytes succeed without a request", () => {
   const { bench, memory } = filled(4096);
-  memory.copyIn(new Uint8Array(0));
-  memory.copyIn(new Uint8Array(0), { offset: 4096 });
-  memory.copyOut(new Uint8Array(0));
+  memory.write(new Uint8Array(0));
+  memory.write(new Uint8Array(0), { at: 4096 });
+  memory.readInto(new Uint8Array(0));
   assert.equal(memory.read(0).byteLength, 0);
   memory.fill(1, { size: 0 });
   memory.copyTo(memory, { size: 0 });
@@ -383,9 +383,9 @@ test("D-096 copies, reads and fills of 0 bytes succeed without a request", () =>
 test("ranges outside the memory are status 2, before any request, even where the driver's page would allow them", () => {
   const { bench, memory } = filled(5000);
   for (const action of [
-    () => memory.copyIn(pattern(5001)), () => memory.copyIn(pattern(1), { offset: 5000 }), () => memory.copyOut(pattern(10), { offset: 4995 }),
-    () => memory.read(1, { offset: -1 }), () => memory.fill(0, { offset: 4999, size: 2 }), () => memory.copyIn(pattern(1), { offset: 1.5 }),
-    () => memory.copyIn(pattern(1), { offset: NaN }),
+    () => memory.write(pattern(5001)), () => memory.write(pattern(1), { at: 5000 }), () => memory.readInto(pattern(10), { at: 4995 }),
+    () => memory.read(1, { at: -1 }), () => memory.fill(0, { at: 4999, size: 2 }), () => memory.write(pattern(1), { at: 1.5 }),
+    () => memory.write(pattern(1), { at: NaN }),
   ]) assert.throws(action, { name: "MemoryError", status: 2 });
   assert.deepEqual(bench.calls, []);
   bench[Symbol.dispose]();
@@ -395,33 +395,33 @@ test("any view, an ArrayBuffer and mapped memory by address can be copied from a
   const { bench, memory } = filled(65_536);
   const words = new Uint16Array(20_000).map((_, index) => index * 3);
   for (const source of [words, words.buffer, new DataView(words.buffer), words.subarray(100, 19_000), Buffer.from(words.buffer, 2, 30_001)]) {
-    memory.copyIn(source);
+    memory.write(source);
     const expected = source instanceof ArrayBuffer ? new Uint8Array(source) : new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
     const back = new Float32Array(Math.ceil(expected.length / 4));
-    memory.copyOut(new Uint8Array(back.buffer, 0, expected.length));
+    memory.readInto(new Uint8Array(back.buffer, 0, expected.length));
     same(new Uint8Array(back.buffer, 0, expected.length), expected);
   }
   const other = bench.memory.core(1).alloc({ size: 65_536, usage: "TENSOR", location: "host" });
-  other.copyIn(pattern(65_536, 3));
+  other.write(pattern(65_536, 3));
   other.map();
-  memory.copyIn({ address: other.va, byteLength: 65_536 });
+  memory.write({ address: other.va, byteLength: 65_536 });
   same(new Uint8Array(memory.read()), pattern(65_536, 3));
   bench[Symbol.dispose]();
 });
 
 test("fill sets bytes in one request and device-to-device copies move them in one", () => {
   const { bench, memory } = filled(300_000);
-  memory.fill(0x5a, { offset: 10, size: 100_000 });
+  memory.fill(0x5a, { at: 10, size: 100_000 });
   assert.deepEqual(bench.names(), ["MEMSET64"]);
   const other = bench.memory.core(4).alloc({ size: 300_000, usage: "WEIGHT" });
   bench.forget();
-  memory.copyTo(other, { sourceOffset: 5, destinationOffset: 7, size: 200_000 });
+  memory.copyTo(other, { at: 5, to: 7, size: 200_000 });
   assert.deepEqual(bench.names(), ["MEM_COPY64"]);
   const expected = pattern(300_000);
   expected.fill(0x5a, 10, 100_010);
-  same(new Uint8Array(other.read(200_000, { offset: 7 })), expected.subarray(5, 200_005));
-  assert.throws(() => memory.copyTo(memory, { size: 100, destinationOffset: 99 }), { status: 2, message: /overlap/ });
-  memory.copyTo(memory, { size: 100, destinationOffset: 100 });
+  same(new Uint8Array(other.read(200_000, { at: 7 })), expected.subarray(5, 200_005));
+  assert.throws(() => memory.copyTo(memory, { size: 100, to: 99 }), { status: 2, message: /overlap/ });
+  memory.copyTo(memory, { size: 100, to: 100 });
   assert.throws(() => memory.copyTo(other, { size: 300_001 }), { status: 2 });
   using elsewhere = openMemoryBench();
   assert.throws(() => memory.copyTo(elsewhere.memory.core(0).alloc({ size: 1, usage: "TENSOR" }), { size: 1 }), { status: 2, message: /two devices/ });
@@ -437,9 +437,9 @@ test("a fault injected into any single request of a copy never leaves wrong byte
         const { bench, memory } = filled(size, { faults: [{ request, nth, errno: "EPERM" }], fake: { lateCopies: true } });
         const data = pattern(size, nth);
         try {
-          memory.copyIn(data);
+          memory.write(data);
           const into = new Uint8Array(size);
-          memory.copyOut(into);
+          memory.readInto(into);
           same(into, data);
         } catch (error) {
           assert.ok(error instanceof MemoryError && error.status === 1, String(error));

@@ -23,31 +23,31 @@ function traces(bench: MemoryBench): string[] {
 test("D-109 C-049 only the last of n + 1 frees gives the memory back, and acquire gives the same object", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
-  assert.equal(memory.acquire(), memory);
-  memory.acquire();
+  assert.equal(memory.retain(), memory);
+  memory.retain();
   assert.equal(recordOf(memory).refCount, 3);
   bench.forget();
-  memory.free();
-  memory.free();
+  memory.release();
+  memory.release();
   assert.deepEqual([bench.names(), memory.refCount, memory.closed], [[], 1, false]);
-  memory.free();
+  memory.release();
   assert.deepEqual([bench.names(), memory.refCount, memory.closed], [["MEM_FREE"], 0, true]);
 });
 
 test("D-108 D-126 closing what is freed does nothing; freeing it again is a double free, and any other use is refused", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
-  memory.free();
+  memory.release();
   bench.forget();
   memory.close();
   memory[Symbol.dispose]();
-  for (const use of [() => memory.free(), () => memory.acquire(), () => memory.size, () => memory.address, () => memory.map(), () => memory.read(), () => memory.copyIn(pattern(1)), () => memory.hint]) {
+  for (const use of [() => memory.release(), () => memory.retain(), () => memory.size, () => memory.address, () => memory.map(), () => memory.read(), () => memory.write(pattern(1)), () => memory.hint]) {
     assert.throws(use, { name: "ClosedError" });
   }
   assert.deepEqual(bench.names(), []);
   const next = bench.memory.core(0).alloc({ size: 4096, usage: "WEIGHT" });
   assert.throws(() => memory.size, { name: "ClosedError" }, "also when the record was given to somebody else");
-  next.free();
+  next.release();
 });
 
 test("D-110 freeing after the device's memory was closed is an error, not a request", () => {
@@ -55,7 +55,7 @@ test("D-110 freeing after the device's memory was closed is an error, not a requ
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   assert.deepEqual(bench.memory.close(), { liveCount: 1, liveBytes: 4096 });
   bench.forget();
-  assert.throws(() => memory.free(), { name: "ClosedError", message: /memory was closed/ });
+  assert.throws(() => memory.release(), { name: "ClosedError", message: /memory was closed/ });
   memory.close();
   assert.deepEqual([bench.names(), memory.closed], [[], true]);
   assert.throws(() => bench.memory.core(0).alloc({ size: 1, usage: "TENSOR" }), { name: "ClosedError" });
@@ -65,11 +65,11 @@ test("D-110 freeing after the device's memory was closed is an error, not a requ
 
 test("D-111 one pair of events 35 per real free, none for a mere decrement", () => {
   using bench = openMemoryBench();
-  const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" }).acquire();
+  const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" }).retain();
   bench.forget();
-  memory.free();
+  memory.release();
   assert.deepEqual(traces(bench), []);
-  memory.free();
+  memory.release();
   assert.deepEqual(traces(bench), ["35 begin", "35 stop"]);
 });
 
@@ -83,12 +83,12 @@ test("D-112 C-048 a mapped allocation is unmapped before the driver's free, an u
   assert.equal(bench.calls.filter(({ call }) => call === "mmap").length, 1);
   view[0] = 1;
   bench.forget();
-  mapped.free();
+  mapped.release();
   assert.equal(view.length, 0, "every view is detached");
   assert.deepEqual(bench.names(), ["MEM_FREE"]);
   const plain = core.alloc({ size: 4096, usage: "TENSOR" });
   assert.equal(recordOf(plain).va, 0);
-  plain.free();
+  plain.release();
 });
 
 test("D-112 the driver refuses to free what is still mapped, so the order is proved by the free going through", () => {
@@ -97,7 +97,7 @@ test("D-112 the driver refuses to free what is still mapped, so the order is pro
   memory.map();
   const { handle } = memory;
   assert.throws(() => bench.device.free(handle), { name: "ArgumentError", message: /mapped/ });
-  memory.free();
+  memory.release();
   assert.equal(chunks(bench), 0);
 });
 
@@ -116,7 +116,7 @@ test("D-113 an unmap that fails is logged with the hint and the chunk is freed a
     const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR", hint });
     memory.map();
     bench.forget();
-    memory.free();
+    memory.release();
     assert.deepEqual(bench.messages(), [`Failed to unmap allocation! ${hint ?? "(null)"}`]);
     assert.deepEqual([bench.names(), memory.closed, chunks(bench)], [["MEM_FREE"], true, 0]);
   }
@@ -126,7 +126,7 @@ test("D-113 an unmap that fails is logged with the hint and the chunk is freed a
 test("D-114 the result of the driver's free is ignored: node gone, ledger reduced", () => {
   using bench = openMemoryBench({ faults: [{ request: "MEM_FREE", times: Infinity, errno: "EIO" }] });
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
-  memory.free();
+  memory.release();
   assert.deepEqual(bench.names().at(-1), "MEM_FREE");
   assert.deepEqual([memory.closed, bench.memory.ledger.coreUsed(0), bench.memory.core(0).global.count], [true, 0, 0]);
 });
@@ -134,7 +134,7 @@ test("D-114 the result of the driver's free is ignored: node gone, ledger reduce
 test("D-116 D-117 the FREE entry comes after the ALLOC entry and still shows the hint's text", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(1).alloc({ size: 777, usage: "WEIGHT", hint: "conv1/kernel" });
-  memory.free();
+  memory.release();
   bench.memory.core(1).alloc({ size: 1, usage: "WEIGHT", hint: "something else" });
   const [alloc, free] = [...bench.memory.ledger.entries()];
   assert.deepEqual([alloc!.action, alloc!.hint, free!.action, free!.hint], ["alloc", "conv1/kernel", "free", "conv1/kernel"]);
@@ -146,7 +146,7 @@ test("D-117 a ledger that refuses an entry is only logged, on allocation and fre
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   recordOf(memory).tdramChannel = 7;
   bench.forget();
-  memory.free();
+  memory.release();
   assert.deepEqual(bench.messages(), ["Failed to add entry to dmem logger"]);
   assert.equal(chunks(bench), 0);
 });
@@ -166,11 +166,11 @@ test("D-120 100 000 nodes freed in random order leave the list whole", { timeout
     [all[i], all[j]] = [all[j]!, all[i]!];
   }
   const keep = new Set(all.slice(0, 1000).map(({ record }) => record));
-  for (const memory of all.slice(1000)) memory.free();
+  for (const memory of all.slice(1000)) memory.release();
   const nodes = forward(allocator);
   assert.deepEqual(new Set(nodes), keep);
   assert.deepEqual(backward(allocator), nodes.toReversed());
-  for (const memory of all.slice(0, 1000)) memory.free();
+  for (const memory of all.slice(0, 1000)) memory.release();
   assert.deepEqual(forward(allocator), []);
 });
 
@@ -181,7 +181,7 @@ test("D-017 allocations and frees of several allocators in turn keep every list 
   for (let i = 0; i < 4000; i++) {
     const which = (i * 7 + (i >> 3)) % 4;
     const mine = live[which]!;
-    if (mine.length > 10 && i % 3 !== 0) mine.splice(i % mine.length, 1)[0]!.free();
+    if (mine.length > 10 && i % 3 !== 0) mine.splice(i % mine.length, 1)[0]!.release();
     else mine.push(allocators[which]!.alloc({ size: 1 + i % 9000, usage: "WEIGHT" }));
   }
   for (const [which, allocator] of allocators.entries()) {
@@ -201,12 +201,12 @@ test("D-024 D-025 D-121 C-088 C-155 destroying an allocator unlinks its nodes, f
     const { next, prev, allocator: owner } = recordOf(memory);
     assert.deepEqual([next, prev, owner], [0, 0, 0]);
     assert.equal(memory.closed, false);
-    memory.copyIn(pattern(100));
+    memory.write(pattern(100));
   }
   assert.equal(bench.memory.ledger.coreUsed(0), 6 * 4096, "still charged");
   assert.throws(() => allocator.alloc({ size: 1, usage: "WEIGHT" }), { name: "ClosedError", message: /MODEL allocator of core 0/ });
   assert.deepEqual([allocator.count, allocator.bytes, [...allocator.live]], [0, 0, []]);
-  for (const memory of all) memory.free();
+  for (const memory of all) memory.release();
   assert.deepEqual([chunks(bench), bench.memory.ledger.coreUsed(0)], [0, 0]);
   assert.deepEqual(allocator.destroy(), { liveCount: 0, liveBytes: 0 }, "a second time does nothing");
 });
@@ -216,7 +216,7 @@ test("D-026 walking an allocator and freeing every node empties it, also while w
   const allocator = bench.memory.createAllocator(3, "MODEL");
   for (let i = 0; i < 50; i++) allocator.alloc({ size: 1000 * (i + 1), usage: "WEIGHT" });
   assert.deepEqual([allocator.count, allocator.bytes], [50, 1000 * 50 * 51 / 2]);
-  for (const memory of allocator.live) memory.free();
+  for (const memory of allocator.live) memory.release();
   assert.deepEqual([allocator.count, chunks(bench), allocator.destroy().liveCount], [0, 0, 0]);
 });
 
@@ -289,7 +289,7 @@ test("D-124 memory on two lists with one acquire goes with the second", () => {
   using bench = openMemoryBench();
   const [first, second] = [bench.memory.createList(), bench.memory.createList()];
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "DMA_RING", list: first });
-  second.add(memory.acquire());
+  second.add(memory.retain());
   assert.equal(bench.memory.core(0).global.count, 1);
   first.free();
   assert.equal(memory.closed, false);
@@ -301,11 +301,11 @@ test("D-125 a borrowed entry does not destroy its owner's memory", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   const list = bench.memory.createList();
-  list.add(memory.acquire());
+  list.add(memory.retain());
   list.free();
-  memory.copyIn(pattern(4096));
+  memory.write(pattern(4096));
   same(new Uint8Array(memory.read()), pattern(4096));
-  memory.free();
+  memory.release();
 });
 
 test("D-126 adding twice without acquiring is found as a double free; the other entries are freed", () => {
@@ -334,7 +334,7 @@ test("a reference count of 0 in the record is a double free or corruption", () =
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   recordOf(memory).refCount = 0;
-  assert.throws(() => memory.free(), { name: "MemoryError", message: /reference count is 0/ });
+  assert.throws(() => memory.release(), { name: "MemoryError", message: /reference count is 0/ });
   recordOf(memory).refCount = 1;
-  memory.free();
+  memory.release();
 });

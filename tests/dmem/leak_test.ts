@@ -41,7 +41,7 @@ test("an allocation nobody holds is reported with what is known of it, and can s
   assert.ok(one.size >= 1000 && one.address > 0 && one.usage === "WEIGHT" && one.stack!.includes("leak_test"));
   assert.equal(kept.closed, false);
   assert.equal(allocator.count, 51, "still listed");
-  for (const memory of allocator.live) memory.free();
+  for (const memory of allocator.live) memory.release();
   assert.deepEqual([allocator.count, bench.memory.ledger.coreUsed(0)], [0, 0]);
 });
 
@@ -50,7 +50,7 @@ test("what was freed or is listed for freeing is no leak", { skip, timeout: 60_0
   using bench = openMemoryBench({ memory: { onLeak: (leak) => leaks.push(leak) } });
   const list = bench.memory.createList();
   (() => {
-    for (let i = 0; i < 50; i++) bench.memory.core(0).alloc({ size: 1000, usage: "WEIGHT", hint: "freed" }).free();
+    for (let i = 0; i < 50; i++) bench.memory.core(0).alloc({ size: 1000, usage: "WEIGHT", hint: "freed" }).release();
     for (let i = 0; i < 50; i++) bench.memory.core(0).alloc({ size: 1000, usage: "WEIGHT", list });
   })();
   await collect(() => leaks.length > 0, 10);

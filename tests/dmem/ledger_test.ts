@@ -205,7 +205,7 @@ test("the ring replayed from empty gives every counter, as long as nothing was d
   using bench = openMemoryBench();
   const live = [];
   for (let i = 0; i < 200; i++) {
-    if (i % 3 === 2) live.splice(i % live.length, 1)[0]!.free();
+    if (i % 3 === 2) live.splice(i % live.length, 1)[0]!.release();
     else live.push(bench.memory.core(i % 8).alloc({ size: 1 + i * 997, usage: i % 22 === 11 ? 12 : i % 22, location: i % 10 === 0 && ![11, 15, 16].includes(i % 22) ? "host" : "device", hbm: i % 4 }));
   }
   const hbm = [0, 0, 0, 0];

@@ -16,7 +16,7 @@ test("D-118 datastore metrics keep bytes by five kinds, per core on the device a
   const bytes = mapping.bytes();
   const counter = (core: number, usage: keyof typeof UsageType, location = 2) => new DataView(bytes.buffer, bytes.byteOffset).getUint32(datastoreOffset(core, UsageType[usage], location), true);
   assert.deepEqual([counter(0, "TENSOR"), counter(0, "WEIGHT"), counter(1, "SCRATCHPAD"), counter(6, "INSTR_PE"), counter(0, "TENSOR", 1)], [1000, 500, 300, 77, 20]);
-  all[0]!.free();
+  all[0]!.release();
   assert.equal(counter(0, "TENSOR"), 0);
   const places = new Set([0, 3, 4, 7].flatMap((core) => Array.from({ length: 22 }, (_, usage) => datastoreOffset(core, usage, 2))));
   assert.equal(places.size, 20, "five counters for each of four cores");

@@ -113,7 +113,7 @@ class Model {
   free(entry: Entry): void {
     // References that lists will drop are not ours to drop.
     if (this.listed(entry) >= entry.refs) return;
-    entry.memory.free();
+    entry.memory.release();
     this.dropped(entry);
   }
 
@@ -125,7 +125,7 @@ class Model {
   }
 
   acquire(entry: Entry): void {
-    entry.memory.acquire();
+    entry.memory.retain();
     entry.refs++;
   }
 
@@ -163,7 +163,7 @@ class Model {
   copyTo(from: Entry, to: Entry, c: number): void {
     if (from.content === undefined || to.content === undefined || from === to) return;
     const size = c % (Math.min(from.content.length, to.content.length) + 1);
-    from.memory.copyTo(to.memory, { size, sourceOffset: from.content.length - size });
+    from.memory.copyTo(to.memory, { size, at: from.content.length - size });
     to.content.set(from.content.subarray(from.content.length - size));
   }
 
@@ -173,12 +173,12 @@ class Model {
     const size = c % (entry.content.length - offset + 1);
     if (kind === 13) {
       const bytes = pattern(size, c);
-      entry.memory.copyIn(bytes, { offset });
+      entry.memory.write(bytes, { at: offset });
       entry.content.set(bytes, offset);
     } else if (kind === 14) {
-      entry.memory.fill(c & 255, { offset, size });
+      entry.memory.fill(c & 255, { at: offset, size });
       entry.content.fill(c & 255, offset, offset + size);
-    } else same(entry.memory.read(size, { offset }), entry.content.subarray(offset, offset + size), "read");
+    } else same(entry.memory.read(size, { at: offset }), entry.content.subarray(offset, offset + size), "read");
   }
 
   check(): void {

@@ -66,14 +66,14 @@ test("D-015 first, middle, last and only node unlink correctly", () => {
   const make = () => allocator.alloc({ size: 4096, usage: "WEIGHT" });
   for (const which of [0, 1, 2]) {
     const all = [make(), make(), make()];
-    all[which]!.free();
+    all[which]!.release();
     const rest = all.filter((_, index) => index !== which);
     assert.deepEqual(forward(allocator), rest.map(({ record }) => record));
     assert.deepEqual(backward(allocator), rest.map(({ record }) => record).toReversed());
-    for (const memory of rest) memory.free();
+    for (const memory of rest) memory.release();
     assert.deepEqual([forward(allocator), backward(allocator)], [[], []]);
   }
-  make().free();
+  make().release();
   assert.equal(allocator.count, 0);
 });
 
@@ -85,20 +85,20 @@ test("D-016 a listed node with a null link is a double free or corruption, named
     const saved = record[link];
     record[link] = 0;
     bench.forget();
-    assert.throws(() => memory.free(), { name: "MemoryError", status: 1, message: new RegExp(`${link} is null.*${place}`), hint: /double free/ });
+    assert.throws(() => memory.release(), { name: "MemoryError", status: 1, message: new RegExp(`${link} is null.*${place}`), hint: /double free/ });
     assert.deepEqual(bench.names(), []);
     record[link] = saved;
-    memory.free();
+    memory.release();
   }
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   const record = recordOf(memory);
   const saved = record.next;
   for (const wild of [memory.record, 0x1234567890]) {
     record.next = wild;
-    assert.throws(() => memory.free(), { name: "MemoryError", message: /list/ });
+    assert.throws(() => memory.release(), { name: "MemoryError", message: /list/ });
   }
   record.next = saved;
-  memory.free();
+  memory.release();
 });
 
 test("D-018 C-051 there are 22 usages 0 to 21, and MAX is no usage", () => {
@@ -200,12 +200,12 @@ test("D-007 the bytes 0x44 to 0x7F of a record are never touched", () => {
   const gap = new Uint8Array(structAt(record, 192).buffer, structAt(record, 192).byteOffset + 0x44, 60);
   assert.ok(gap.every((byte) => byte === 0));
   gap.fill(0xa5);
-  memory.copyIn(new Uint8Array(65536));
-  memory.read(30_000, { offset: 5 });
+  memory.write(new Uint8Array(65536));
+  memory.read(30_000, { at: 5 });
   memory.fill(1);
   memory.map();
-  memory.acquire().free();
-  memory.free();
+  memory.retain().release();
+  memory.release();
   assert.ok(gap.every((byte) => byte === 0xa5));
   const next = bench.memory.core(0).alloc({ size: 65536, usage: "TENSOR" });
   assert.equal(next.record, record, "free records are reused, last in, first out");

@@ -37,7 +37,7 @@ test("the placement model gives the same address as the driver for random alloca
       const align = random(3) === 0 ? 2 ** (10 + random(18)) : 0;
       let handle = 0;
       try {
-        handle = page ? device.allocContiguousScratchpad({ size, hbm: 1, core: 1 }) : device.alloc(chunk(size, { hbm: 1, core: 1, align }));
+        handle = page ? device.allocContiguousScratchpad({ size, hbm: 1, core: 1 }) : device.alloc(chunk(size, { hbm: 1, core: 1, alignment: align }));
       } catch (error) {
         assert.equal((error as { errno: number }).errno, 12);
       }
@@ -102,7 +102,7 @@ test("what a device really did fits when replayed on the same size, and its refu
   for (let i = 0; ; i++) {
     try {
       held.push(core.alloc({ size: 50 * MIB + i, usage: "TENSOR", hint: `part ${i}` }));
-      if (i % 4 === 3) held.shift()!.free();
+      if (i % 4 === 3) held.shift()!.release();
     } catch {
       break;
     }

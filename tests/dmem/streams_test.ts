@@ -25,8 +25,8 @@ test("a stream of pieces of any size arrives whole at an offset, on device and h
     using bench = openMemoryBench();
     const memory = bench.memory.core(0).alloc({ size: 3 * MIB, usage: "TENSOR", location });
     const data = pattern(2 * MIB + 77, 3);
-    assert.equal(await memory.copyFromStream(pieces(data, [1, 70_000, 0x6001, 3]), { offset: 99 }), data.length);
-    same(new Uint8Array(memory.read(data.length, { offset: 99 })), data);
+    assert.equal(await memory.writeFrom(pieces(data, [1, 70_000, 0x6001, 3]), { at: 99 }), data.length);
+    same(new Uint8Array(memory.read(data.length, { at: 99 })), data);
   }
 });
 
@@ -38,10 +38,10 @@ test("an async iterable is a stream too; `size` takes that many bytes, without i
     yield data.subarray(0, 900);
     yield data.subarray(900);
   }
-  assert.equal(await memory.copyFromStream(source(), { size: 950 }), 950);
+  assert.equal(await memory.writeFrom(source(), { size: 950 }), 950);
   same(new Uint8Array(memory.read(950)), data.subarray(0, 950));
   memory.fill(0);
-  await assert.rejects(memory.copyFromStream(source()), { name: "MemoryError", status: 2, message: /it is longer/ });
+  await assert.rejects(memory.writeFrom(source()), { name: "MemoryError", status: 2, message: /it is longer/ });
   same(new Uint8Array(memory.read()), data.subarray(0, 1000));
 });
 
@@ -49,11 +49,11 @@ test("the bytes come out as a byte stream, also into a reader's own buffers", as
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 3 * MIB + 5, usage: "TENSOR" });
   const data = pattern(3 * MIB + 5, 8);
-  memory.copyIn(data);
+  memory.write(data);
   const parts: Uint8Array[] = [];
   for await (const part of memory.stream() as unknown as AsyncIterable<Uint8Array>) parts.push(part);
   same(new Uint8Array(Buffer.concat(parts)), data);
-  const reader = memory.stream({ offset: 10, size: 100_000 }).getReader({ mode: "byob" });
+  const reader = memory.stream({ at: 10, size: 100_000 }).getReader({ mode: "byob" });
   const got: Uint8Array[] = [];
   for (;;) {
     const { value, done } = await reader.read(new Uint8Array(30_001));
@@ -72,14 +72,14 @@ test("a file is read straight into the bounce buffer and written straight from i
     const memory = bench.memory.core(0).alloc({ size: 3 * MIB, usage: "WEIGHT", location });
     const input = openSync(join(folder, "in"), "r");
     const output = openSync(join(folder, `out-${location}`), "w");
-    assert.equal(memory.copyFromFile(input, { offset: 7, size: data.length }), data.length);
-    same(new Uint8Array(memory.read(data.length, { offset: 7 })), data);
-    assert.equal(memory.copyFromFile(input, { position: 1000, size: 500 }), 500);
+    assert.equal(memory.writeFromFile(input, { at: 7, size: data.length }), data.length);
+    same(new Uint8Array(memory.read(data.length, { at: 7 })), data);
+    assert.equal(memory.writeFromFile(input, { position: 1000, size: 500 }), 500);
     same(new Uint8Array(memory.read(500)), data.subarray(1000, 1500));
-    assert.equal(memory.copyFromFile(input, { position: data.length - 100, offset: 0 }), 100, "a file that ends gives what it has");
+    assert.equal(memory.writeFromFile(input, { position: data.length - 100, at: 0 }), 100, "a file that ends gives what it has");
     same(new Uint8Array(memory.read(100)), data.subarray(-100));
-    memory.copyFromFile(input, { position: 0, size: data.length });
-    assert.equal(memory.copyToFile(output, { size: data.length }), data.length);
+    memory.writeFromFile(input, { position: 0, size: data.length });
+    assert.equal(memory.readToFile(output, { size: data.length }), data.length);
     closeSync(input);
     closeSync(output);
     same(new Uint8Array(readFileSync(join(folder, `out-${location}`))), data);
@@ -93,10 +93,10 @@ test("a file that cannot be read or written is a typed error, and the buffer is 
   const folder = mkdtempSync(join(tmpdir(), "neuron-streams-"));
   const write = openSync(join(folder, "w"), "w");
   const read = openSync(join(folder, "w"), "r");
-  assert.throws(() => memory.copyFromFile(write), { name: "NeuronError", message: /Cannot read from file descriptor/ });
-  assert.throws(() => memory.copyToFile(read), { name: "NeuronError", message: /Cannot write to file descriptor/ });
-  memory.copyIn(pattern(100));
-  memory.free();
+  assert.throws(() => memory.writeFromFile(write), { name: "NeuronError", message: /Cannot read from file descriptor/ });
+  assert.throws(() => memory.readToFile(read), { name: "NeuronError", message: /Cannot write to file descriptor/ });
+  memory.write(pattern(100));
+  memory.release();
   closeSync(write);
   closeSync(read);
   rmSync(folder, { recursive: true });

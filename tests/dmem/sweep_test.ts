@@ -57,14 +57,14 @@ const scenarios: Readonly<Record<string, Scenario>> = {
   },
   "copy in"(memory) {
     using a = memory.core(0).alloc({ size: 2 * MIB + 1, usage: "TENSOR" });
-    a.copyIn(pattern(2 * MIB + 1));
+    a.write(pattern(2 * MIB + 1));
   },
   "copy out"(memory, zeroCopy) {
     using a = memory.core(0).alloc({ size: 2 * MIB + 1, usage: "TENSOR" });
     a.fill(7);
     const into = new Uint8Array(2 * MIB + 1).fill(0xcc);
     try {
-      a.copyOut(into);
+      a.readInto(into);
     } catch (error) {
       // Whatever failed: an exact prefix, the rest untouched; staged copies deliver whole chunks.
       const end = into.indexOf(0xcc);
@@ -85,19 +85,19 @@ const scenarios: Readonly<Record<string, Scenario>> = {
   "map"(memory) {
     using a = memory.core(0).alloc({ size: 5000, usage: "TENSOR" });
     a.map()[4999] = 1;
-    assert.equal(new Uint8Array(a.read(1, { offset: 4999 }))[0], 1);
+    assert.equal(new Uint8Array(a.read(1, { at: 4999 }))[0], 1);
   },
   "lists and allocators"(memory) {
     using list = memory.createList();
     using allocator = memory.createAllocator(1, "MODEL", { modelId: 1 });
     const a = allocator.alloc({ size: 5000, usage: "WEIGHT", list });
     using b = allocator.alloc({ size: 6000, usage: "WEIGHT" });
-    list.add(b.acquire());
+    list.add(b.retain());
     a.copyTo(b, { size: 100 });
   },
   "open and close"(memory) {
     using other = openDeviceMemory(memory.device, { cores: [0] });
-    other.core(0).alloc({ size: 100, usage: "TENSOR" }).free();
+    other.core(0).alloc({ size: 100, usage: "TENSOR" }).release();
   },
 };
 

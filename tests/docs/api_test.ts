@@ -14,7 +14,7 @@ const exported = placed.filter(({ from }) => from.length > 0);
 
 /** What people reach for first: each has an example that runs. */
 const MAIN_EXPORTS = [
-  "openNeuron", "Neuron", "NeuronCore", "LogicalCore", "Model", "Tensor", "TensorSet", "DeviceBuffer", "copyTensor", "readBatch", "writeBatch", "memoryUsage", "listDevices", "log",
+  "openNeuron", "Neuron", "NeuronCore", "LogicalCore", "Model", "Tensor", "TensorSet", "copyTensor", "readBatch", "writeBatch", "memoryUsage", "listDevices", "log",
   "readNeff", "parseNeff", "buildNeff", "writeNeff", "streamMembers", "scanFile", "scanPaths", "diffNeffs", "summarizeNeff", "explainFeatures", "dmaReferences", "constantPayload",
   "packNeff", "unpackNeff", "planNeff", "stage", "fit", "fitAll", "loadItems", "pageAdvice", "createFake", "runUnderFake", "openDevice", "discoverDevices", "openDeviceMemory",
   "statistics", "limit", "faults", "withLayers", "allocationLog", "parseAllocationLog", "replay", "withRequestLog", "withFaults", "linuxKernel", "NeuronError", "nrtStatusName", "errnoName",

@@ -26,7 +26,7 @@ test("D-005 D-054 the alloc request is chosen once at open by version and flags,
   for (const [driverVersion, form] of Object.entries(forms)) {
     using bench = openBench({ driverVersion });
     assert.equal(bench.device.allocForm, form, driverVersion);
-    assert.throws(() => bench.device.alloc(chunk(4096, { host: true, align: 65536 })), { name: "RequestError", errno: Errno.EINVAL, request: `MEM_ALLOC_${form}` });
+    assert.throws(() => bench.device.alloc(chunk(4096, { host: true, alignment: 65536 })), { name: "RequestError", errno: Errno.EINVAL, request: `MEM_ALLOC_${form}` });
     assert.equal(bench.device.allocForm, form);
     const handle = bench.device.alloc(chunk(4096));
     assert.ok(bench.device.getPa(handle) > 0);

@@ -45,7 +45,7 @@ export function openBench(options: Partial<FakeOptions> = {}, wrap: (kernel: Ker
 
 /** A plain device chunk of the fake. */
 export function chunk(size: number, more: Partial<Parameters<NeuronDevice["alloc"]>[0]> = {}) {
-  return { size, align: 0, host: false, hbm: 0, core: 0, category: 9, ...more };
+  return { size, alignment: 0, host: false, hbm: 0, core: 0, category: 9, ...more };
 }
 
 /** A kernel that answers every request from a function, for what no fake can show (petabyte offsets, odd answers). */

@@ -7,7 +7,7 @@ import { chunk, openBench, scriptedKernel, writeCell } from "./harness.ts";
 
 test("D-053 the alloc request carries category, host flag, region, size, align, channel, core and where to put the handle", () => {
   using bench = openBench();
-  const handle = bench.device.alloc({ size: 0x12345000, align: 0x200000, host: false, hbm: 3, core: 6, category: MemCategory.TENSORS_DEVICE });
+  const handle = bench.device.alloc({ size: 0x12345000, alignment: 0x200000, host: false, hbm: 3, core: 6, category: MemCategory.TENSORS_DEVICE });
   const { input, name, result } = bench.calls[0]!;
   assert.equal(name, "MEM_ALLOC_V2MT64");
   assert.equal(result, 0);
@@ -33,8 +33,8 @@ test("a failed allocation names the HBM, the numbers and what to try", () => {
     name: "RequestError", errno: Errno.ENOMEM, request: "MEM_ALLOC_V2MT64", message: /size 1073741824.*dramChannel 2.*ENOMEM \(12\)/, hint: /HBM 2 has no free range/,
   });
   assert.throws(() => bench.device.alloc(chunk(2 ** 30, { host: true, category: 2 })), { errno: Errno.ENOMEM, hint: /contiguous host memory/ });
-  assert.throws(() => bench.device.alloc(chunk(4096, { host: true, align: 64, category: 2 })), { errno: Errno.EINVAL, hint: /cannot be aligned/ });
-  assert.throws(() => bench.device.alloc(chunk(4096, { align: 2 ** 31 })), { errno: Errno.EINVAL, hint: /alignments up to 2147483647/ });
+  assert.throws(() => bench.device.alloc(chunk(4096, { host: true, alignment: 64, category: 2 })), { errno: Errno.EINVAL, hint: /cannot be aligned/ });
+  assert.throws(() => bench.device.alloc(chunk(4096, { alignment: 2 ** 31 })), { errno: Errno.EINVAL, hint: /alignments up to 2147483647/ });
   assert.throws(() => bench.device.alloc(chunk(4096, { core: 8 })), { errno: Errno.EINVAL, hint: /0 to 7/ });
   assert.throws(() => bench.device.alloc(chunk(4096, { hbm: 4 })), { errno: Errno.EINVAL, hint: /HBM index/ });
 });

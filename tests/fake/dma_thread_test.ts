@@ -30,7 +30,7 @@ function run(machine: FakeMachine, seed: number): string[] {
   const random = randomOf(seed);
   const seen: string[] = [];
   using device = openDevice({ kernel: machine.kernel() });
-  const chunks = Array.from({ length: 3 }, () => device.alloc({ size: CHUNK, align: 0, host: false, hbm: 0, core: 0, category: 9 }));
+  const chunks = Array.from({ length: 3 }, () => device.alloc({ size: CHUNK, alignment: 0, host: false, hbm: 0, core: 0, category: 9 }));
   chunks.forEach((chunk, index) => device.bufCopyIn(chunk, 0, bytes(CHUNK, index)));
   const at = () => 4096 * random(512);
   const pick = () => chunks[random(3)]!;
@@ -64,7 +64,7 @@ function run(machine: FakeMachine, seed: number): string[] {
         const victim = random(3);
         device.copyWait(from, chunks[victim]!, device.copyAsync(from, chunks[victim]!, size, -1, offsets));
         device.free(chunks[victim]!);
-        chunks[victim] = device.alloc({ size: CHUNK, align: 0, host: false, hbm: 0, core: 0, category: 9 });
+        chunks[victim] = device.alloc({ size: CHUNK, alignment: 0, host: false, hbm: 0, core: 0, category: 9 });
       }
     }
   }
@@ -96,7 +96,7 @@ test("a process that ends with copies under way leaves clean memory for the next
   for (let round = 0; round < 6; round++) {
     const kernel = machine.process();
     const device = openDevice({ kernel });
-    const [source, target] = [0, 1].map(() => device.alloc({ size: CHUNK, align: 0, host: false, hbm: 0, core: 0, category: 9 })) as [number, number];
+    const [source, target] = [0, 1].map(() => device.alloc({ size: CHUNK, alignment: 0, host: false, hbm: 0, core: 0, category: 9 })) as [number, number];
     const before = new Uint8Array(CHUNK);
     device.bufCopyOut(target, 0, before);
     assert.equal(checksum(before), 0);
@@ -113,9 +113,9 @@ test("staged copies with a DMA thread move every byte, in both directions, of si
   for (const size of [1, 0x3fff, 0x4000, MIB - 1, MIB, MIB + 1, 5 * MIB + 12345]) {
     const source = bytes(size, size % 97);
     using target = memory.core(0).alloc({ size: size + 4096, usage: "WEIGHT" });
-    target.copyIn(source, { offset: 17 });
+    target.write(source, { at: 17 });
     const back = new Uint8Array(size);
-    target.copyOut(back, { offset: 17 });
+    target.readInto(back, { at: 17 });
     assert.equal(Buffer.compare(back, source), 0, `${size} bytes`);
   }
 });

@@ -66,7 +66,7 @@ test("a fake device places what the plan of its space places, at the same offset
       const expected = space.place(one.bytes, one.alignment);
       let handle: number | null = null;
       try {
-        handle = device.alloc({ size: one.bytes, align: one.alignment, host: false, hbm: 0, core: 0, category: 1 });
+        handle = device.alloc({ size: one.bytes, alignment: one.alignment, host: false, hbm: 0, core: 0, category: 1 });
       } catch (error) {
         assert.equal((error as { errno?: number }).errno, 12, String(error));
       }

@@ -50,7 +50,7 @@ test("listing opens nothing for good, and shows other processes with what they h
   using machine = createFake({ product: "trn2" });
   const other = machine.process();
   using device = openDevice({ kernel: other });
-  device.alloc({ size: 4096, align: 0, host: false, hbm: 0, core: 0, category: MemCategory.MISC_DEVICE });
+  device.alloc({ size: 4096, alignment: 0, host: false, hbm: 0, core: 0, category: MemCategory.MISC_DEVICE });
   const own = machine.process();
   const [listed] = listDevices(own, { ownPid: own.pid }).devices;
   assert.equal(listed?.processes?.length, 1);

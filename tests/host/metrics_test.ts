@@ -28,7 +28,7 @@ function reading(): SysfsMemory {
   const kernel = createFake({ product: "trn2", devices: [3, 5] }).process();
   const memory = openDeviceMemory(openDevice({ kernel, index: 5 }));
   memory.core(6).alloc({ size: 9 * MIB, usage: "TENSOR" });
-  memory.core(6).alloc({ size: 2 * MIB, usage: "WEIGHT" }).free();
+  memory.core(6).alloc({ size: 2 * MIB, usage: "WEIGHT" }).release();
   return readSysfsMemory(kernel, { expected: [3, 5, 9] });
 }
 

@@ -56,7 +56,7 @@ test("the fake's counters are read as the driver counts them: by core, category 
   const memory = openDeviceMemory(openDevice({ kernel }));
   const held = memory.core(5).alloc({ size: 3 * MIB, usage: "TENSOR" });
   const freed = memory.core(5).alloc({ size: 2 * MIB, usage: "WEIGHT" });
-  freed.free();
+  freed.release();
   const busy = readSysfsMemory(kernel).devices[0]!;
   const core = busy.cores[5]!;
   assert.deepEqual([core.hbm, core.globalCore, core.device], [2, 5, { usedBytes: 3 * MIB, peakBytes: 5 * MIB }]);
@@ -64,7 +64,7 @@ test("the fake's counters are read as the driver counts them: by core, category 
   assert.deepEqual(core.categories.find(({ category }) => category === "constants"), { category: "constants", usedBytes: 0, peakBytes: 2 * MIB });
   assert.deepEqual(busy.hbms.map(({ usedBytes }) => usedBytes! / MIB), [0, 0, 3, 0]);
   for (const one of busy.cores) assert.equal(one.categories.reduce((sum, { usedBytes }) => sum + usedBytes!, 0), one.device.usedBytes, `core ${one.core}`);
-  held.free();
+  held.release();
   memory.close();
 });
 

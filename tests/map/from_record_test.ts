@@ -60,7 +60,7 @@ test("a written log, a ring dump and the memory itself give the same picture", (
   const freed = memory.core(1).alloc({ size: 3 * 2 ** 20, usage: "WEIGHT" });
   memory.core(1).alloc({ size: 77, usage: "DMA_RING", location: "host" });
   memory.core(1).alloc({ size: 2 ** 21, usage: "SCRATCHPAD", alignment: 2 ** 22 });
-  freed.free();
+  freed.release();
   assert.throws(() => memory.core(0).alloc({ size: 2 ** 40, usage: "TENSOR" }));
   const dump = ringCsv(memory.ledger.entries(), 3);
   const log = entriesOfLog(parseAllocationLog(lines.join("")));

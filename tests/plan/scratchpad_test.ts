@@ -11,7 +11,7 @@ const contiguous: ScratchpadMode = { pageBytes: 64 * MIB, contiguous: true, note
 /** A page of the test's HBM. */
 interface TestPage {
   readonly address: number;
-  free(): void;
+  release(): void;
 }
 
 /** An HBM that gives out pages: independent ones upwards, contiguous ones downwards, and remembers what is out. */
@@ -43,7 +43,7 @@ class Hbm {
     this.out.add(address);
     return {
       address,
-      free: () => {
+      release: () => {
         assert.ok(this.out.delete(address), "a page is freed twice");
         this.freed.push(address);
       },

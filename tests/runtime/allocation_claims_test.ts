@@ -12,13 +12,13 @@ test("C-030 a garbage list takes no reference when it is added to, and drops one
   const list = memory.createList();
   const kept = neuron.core(0).memory.alloc({ size: 4096, usage: "GENERIC" });
   const given = neuron.core(0).memory.alloc({ size: 4096, usage: "GENERIC" });
-  kept.acquire();
+  kept.retain();
   list.add(kept);
   list.add(given);
   assert.deepEqual([kept.refCount, given.refCount], [2, 1]);
   list.free();
   assert.deepEqual([kept.refCount, given.closed, list.length], [1, true, 0]);
-  kept.free();
+  kept.release();
 });
 
 test("C-048 freeing unmaps first, then frees in the driver, then accounts; unmapped memory is not unmapped", () => {
@@ -36,9 +36,9 @@ test("C-048 freeing unmaps first, then frees in the driver, then accounts; unmap
   const one = memory.core(0).alloc({ size: 4096, usage: "GENERIC" });
   one.map();
   mapped = one.mapping();
-  one.free();
+  one.release();
   mapped = undefined;
-  memory.core(0).alloc({ size: 4096, usage: "GENERIC" }).free();
+  memory.core(0).alloc({ size: 4096, usage: "GENERIC" }).release();
   assert.deepEqual(events, [
     "driver free, unmapped, charged 4096", "metrics, charged 0, listed 1",
     "driver free, never mapped, charged 4096", "metrics, charged 0, listed 1",
@@ -48,14 +48,14 @@ test("C-048 freeing unmaps first, then frees in the driver, then accounts; unmap
 test("C-049 memory acquired n times needs n + 1 frees", () => {
   using neuron = open();
   const memory = neuron.core(0).memory.alloc({ size: 4096, usage: "GENERIC" });
-  for (let n = 0; n < 5; n++) memory.acquire();
+  for (let n = 0; n < 5; n++) memory.retain();
   for (let n = 0; n < 5; n++) {
-    memory.free();
+    memory.release();
     assert.equal(memory.closed, false);
   }
-  memory.free();
+  memory.release();
   assert.equal(memory.closed, true);
-  assert.throws(() => memory.free(), /free|closed/i);
+  assert.throws(() => memory.release(), /free|closed/i);
 });
 
 test("C-058 C-059 a device allocation moves exactly three counters, there and back; a host allocation none, but both are recorded", () => {

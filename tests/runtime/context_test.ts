@@ -56,8 +56,8 @@ test("C-003 every core has a GLOBAL allocator of its own, the same for its whole
 test("C-004 a handle loaded on one core is unknown on another", async () => {
   using neuron = open({ lnc: 1 });
   const model = await neuron.logicalCore(0).load(smallModel());
-  neuron.core(0).models.acquire(model.handle).release();
-  assert.throws(() => neuron.core(1).models.acquire(model.handle), status(1, /nd0:nc1: Unknown model 1001/));
+  neuron.core(0).models.retain(model.handle).release();
+  assert.throws(() => neuron.core(1).models.retain(model.handle), status(1, /nd0:nc1: Unknown model 1001/));
 });
 
 test("C-005 each device has a ledger of its own", () => {
@@ -104,7 +104,7 @@ test("the places of a device and of a core in the context tree are the five docu
 test("C-017 C-018 the resolver takes no lock, and wants a device in use and a mapped core", async () => {
   using neuron = open({ fake: { product: "trn1", devices: [3, 5] } });
   const model = await neuron.logicalCore(0).load(smallModel({ target: "sunda" }));
-  using _held = neuron.core(0).models.acquire(model.handle);
+  using _held = neuron.core(0).models.retain(model.handle);
   assert.equal(neuron.core({ device: 3, core: 0 }), neuron.core(0), "also while a model of the core is held");
   assert.throws(() => neuron.core({ device: 4, core: 0 }), status(2, /device is not open in this process, it has 3, 5/));
   assert.throws(() => neuron.core({ device: 3, core: 2 }), status(2, /NC 2 from device: 3 does not belong to this process/));

@@ -97,14 +97,14 @@ test("unloading a model from inside its own execution is refused and changes not
 test("C-073 a held model is not freed; whoever holds it cannot wait for its unload", async () => {
   using neuron = open();
   const model = await ready(neuron, "m", 2);
-  const hold = model.hold("a script");
-  using _second = model.hold();
+  const hold = model.retain("a script");
+  using _second = model.retain();
   assert.equal(model.refCount, 4, "two holds on two cores");
   await assert.rejects(model.unload({ holder: hold.holder }), status(1, /a script holds a reference to it itself/));
   assert.equal(model.state, "loaded");
   const unload = model.unload();
   assert.equal(await settled(unload), false);
-  assert.throws(() => model.hold(), status(1, /Unknown model/));
+  assert.throws(() => model.retain(), status(1, /Unknown model/));
   hold.release();
   hold.release();
   assert.equal(await settled(unload), false);

@@ -34,7 +34,7 @@ test("C-066 C-067 C-068 a handle is inserted once; a refused insert leaves the c
   const outcomes = await Promise.allSettled([first, second].map(async (one) => models.add(one)));
   assert.deepEqual(outcomes.map((one) => one.status), ["fulfilled", "rejected"]);
   assert.throws(() => models.add(second), status(3, /Model: 7 already in the DB of nd0:nc3/));
-  using reference = models.acquire(7);
+  using reference = models.retain(7);
   assert.equal(reference.model, "first");
   models.add(new Resident("third", 8, "m"));
   assert.equal(models.count, 2);
@@ -45,7 +45,7 @@ test("C-070 C-079 a lookup takes a reference and a release drops it", () => {
   const resident = new Resident("m", 1001, "m");
   models.add(resident);
   assert.equal(resident.refCount, 0, "a fresh model has none");
-  const references = [models.acquire(1001), models.acquire(1001), models.acquire(1001)];
+  const references = [models.retain(1001), models.retain(1001), models.retain(1001)];
   assert.equal(resident.refCount, 3);
   references.forEach((reference, index) => {
     reference.release();
@@ -56,7 +56,7 @@ test("C-070 C-079 a lookup takes a reference and a release drops it", () => {
 
 test("C-071 C-077 an unknown handle is refused, also a second time", async () => {
   const models = database();
-  assert.throws(() => models.acquire(1001), status(1, /nd0:nc3: Unknown model 1001/));
+  assert.throws(() => models.retain(1001), status(1, /nd0:nc3: Unknown model 1001/));
   await assert.rejects(models.remove(1001), status(1, /Unknown model: 1001/));
   models.add(new Resident("m", 1001, "m"));
   assert.equal((await models.remove(1001)).model, "m");
@@ -67,9 +67,9 @@ test("C-073 C-074 C-076 removal unlinks at once and completes when the last refe
   const models = database();
   const resident = new Resident("m", 1001, "m");
   models.add(resident);
-  const [a, b] = [models.acquire(1001), models.acquire(1001)];
+  const [a, b] = [models.retain(1001), models.retain(1001)];
   const removal = models.remove(1001);
-  assert.throws(() => models.acquire(1001), status(1, /Unknown model/));
+  assert.throws(() => models.retain(1001), status(1, /Unknown model/));
   assert.equal(a.model, "m", "the holder keeps it");
   assert.equal(await settled(removal), false);
   a.release();
@@ -82,10 +82,10 @@ test("C-073 C-074 C-076 removal unlinks at once and completes when the last refe
 test("C-075 while one model drains, others are added, used and removed on the same core", async () => {
   const models = database();
   models.add(new Resident("slow", 1, "slow"));
-  const held = models.acquire(1);
+  const held = models.retain(1);
   const removal = models.remove(1);
   models.add(new Resident("other", 2, "other"));
-  models.acquire(2).release();
+  models.retain(2).release();
   assert.equal((await models.remove(2)).model, "other");
   assert.equal(await settled(removal), false);
   held.release();
@@ -97,7 +97,7 @@ test("removing a model whose reference the caller holds itself is refused and ch
   const resident = new Resident("m", 1001, "m.neff");
   models.add(resident);
   await runAsHolder("the execution of m.neff", async (holder) => {
-    using reference = models.acquire(1001);
+    using reference = models.retain(1001);
     assert.equal(reference.holder, holder);
     const text = /the execution of m.neff holds a reference to it itself.*never end \(1 held\)/;
     await assert.rejects(models.remove(1001), status(1, text));
@@ -113,7 +113,7 @@ test("a removal with a time limit reports who holds the model and can be taken u
   const models = database();
   const resident = new Resident("m", 1001, "m.neff");
   models.add(resident);
-  const held = runAsHolder("a slow reader", () => models.acquire(1001));
+  const held = runAsHolder("a slow reader", () => models.retain(1001));
   await assert.rejects(models.remove(1001, { timeoutMs: 5 }), status(5, /1 references are still held after 5 ms \(a slow reader\)/));
   assert.equal(models.has(1001), false);
   const again = resident.drained();
@@ -126,5 +126,5 @@ test("the database holds 2^32 + 1 under the 32 bits a record stores", () => {
   const models = database();
   const handle = minter.next();
   models.add(new Resident("m", handle, "m"));
-  assert.equal(models.acquire(handle).handle, handle);
+  assert.equal(models.retain(handle).handle, handle);
 });

@@ -23,7 +23,7 @@ test("C-006 three models live on one core, each with its count and allocator, ea
   assert.equal(new Set(models.map((model) => model.parts[0]!.staged.allocator)).size, 3);
   const addresses = models.map((model) => model.resolve("weights0"));
   assert.equal(new Set(addresses).size, 3);
-  using _held = core.owner.models.acquire(1002);
+  using _held = core.owner.models.retain(1002);
   assert.deepEqual(models.map((model) => model.refCount), [0, 1, 0]);
   assert.deepEqual(core.models.map((model) => model.name), ["a", "b", "c"]);
 });
@@ -102,7 +102,7 @@ test("C-083 C-152 two subgraphs span both cores, each with its slot, set and MOD
   assert.notEqual(model.parts[0]!.staged.table, model.parts[1]!.staged.table);
   assert.deepEqual(model.handles, [1001, 1002]);
   model.parts.forEach((part, index) => {
-    assert.equal(part.core.models.acquire(model.handles[index]!).model, part);
+    assert.equal(part.core.models.retain(model.handles[index]!).model, part);
     assert.equal(part.staged.allocator.core, part.core.core);
   });
   assert.equal(model.resolve("SB"), 0x6000000000);
@@ -167,12 +167,12 @@ test("C-088 C-100 destroying an allocator frees no byte: owners and the garbage 
   const used = neuron.core(0).usedBytes;
   assert.deepEqual(allocator.destroy(), { liveCount: 1, liveBytes: 4096 });
   assert.equal(neuron.core(0).usedBytes, used, "still charged");
-  left.free();
+  left.release();
   assert.equal(neuron.core(0).usedBytes, used - 4096);
   const model = await neuron.logicalCore(0).load(smallModel());
   const stray = model.parts[0]!.staged.allocator.alloc({ size: 4096, usage: "GENERIC", hint: "stray" });
   await assert.rejects(model.unload(), status(1, /1 allocations \(4096 bytes\) are not on its list/));
-  stray.free();
+  stray.release();
   assert.equal(neuron.core(0).usedBytes, used - 4096);
 });
 

@@ -139,7 +139,7 @@ class World {
 
   execute(one: Loaded | undefined): void {
     if (one === undefined) return;
-    const reference = one.model.parts.map((part) => part.core.models.acquire(part.handle, undefined));
+    const reference = one.model.parts.map((part) => part.core.models.retain(part.handle, undefined));
     const { promise, resolve } = Promise.withResolvers<void>();
     const run = {
       end: () => {

@@ -93,7 +93,7 @@ test("contiguous pages are mapped into the host: the mapping shows what lies at 
   const { va, memories } = model.parts[0]!.staged.scratchpad;
   assert.ok(va > 0);
   const page = memories[0]!;
-  page.copyIn(Uint8Array.from([7, 8, 9]), { offset: (100 - 64) * MiB });
+  page.write(Uint8Array.from([7, 8, 9]), { at: (100 - 64) * MiB });
   using mapping = neuron.devices[0]!.device.mapAddress(model.resolve("v0_sg0"), 2 * 64 * MiB);
   assert.deepEqual(mapping.bytes(100 * MiB, 3), Uint8Array.from([7, 8, 9]));
 });

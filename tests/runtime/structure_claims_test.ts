@@ -62,16 +62,16 @@ test("C-158 C-072 from the embedded node at 7496 the model is found, 21 nodes of
   const resident = new Resident("m", 1001, "m");
   const models = new ModelDatabase<string>({ device: 0, core: 0 });
   models.add(resident);
-  assert.equal(models.acquire(1001).model, resident.model);
+  assert.equal(models.retain(1001).model, resident.model);
 });
 
 test("C-158 C-065 C-074 handle 0 is never given out, and a removal unlinks before it drains", async () => {
   assert.equal(createHandleMinter(2n ** 64n - 1n).next(), 1);
   const models = new ModelDatabase<string>({ device: 0, core: 0 });
   models.add(new Resident("m", 1001, "m"));
-  const held = models.acquire(1001);
+  const held = models.retain(1001);
   const removal = models.remove(1001);
-  assert.throws(() => models.acquire(1001), status(1, /Unknown model 1001/));
+  assert.throws(() => models.retain(1001), status(1, /Unknown model 1001/));
   assert.equal(await settled(removal), false);
   held.release();
   assert.equal((await removal).model, "m");

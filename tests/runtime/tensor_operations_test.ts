@@ -9,7 +9,7 @@ test("tensors of one HBM are copied on the device, in any mix of offsets", async
   await a!.write(pattern(1000));
   await copyTensor(a!, b!);
   assert.deepEqual(new Uint8Array(await b!.read()), pattern(1000));
-  await copyTensor(a!, b!.slice(100, 50), { sourceOffset: 10, destinationOffset: 5, size: 40 });
+  await copyTensor(a!, b!.slice(100, 50), { at: 10, to: 5, size: 40 });
   assert.deepEqual(new Uint8Array(await b!.read(40, { at: 105 })), pattern(1000).subarray(10, 50));
 });
 
@@ -44,7 +44,7 @@ test("plain host memory is read and written through, in both directions", async 
     return { tensor, buffer };
   });
   await copyTensor(one!.tensor, device);
-  await copyTensor(device, two!.tensor, { sourceOffset: 16, size: 100 });
+  await copyTensor(device, two!.tensor, { at: 16, size: 100 });
   assert.deepEqual(two!.buffer.subarray(0, 100), pattern(256).subarray(16, 116));
   await copyTensor(one!.tensor, two!.tensor);
   assert.deepEqual(two!.buffer, pattern(256));

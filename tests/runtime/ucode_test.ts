@@ -115,7 +115,7 @@ test("C-110 every library's address is the set's plus what lies before it, and i
   let offset = 0;
   set.libraries.forEach((staged, index) => {
     assert.equal(staged.address, set.memory.address + offset);
-    assert.deepEqual(new Uint8Array(set.memory.read(staged.size, { offset })), own[index]!.bytes);
+    assert.deepEqual(new Uint8Array(set.memory.read(staged.size, { at: offset })), own[index]!.bytes);
     offset += staged.size;
   });
 });

@@ -219,7 +219,7 @@ test("P-098 payloads can be left to the caller, who gets each constant's place",
   const staged = load(bench, model([[...LEAST, { name: "w", type: "file", data: pattern(4096) }]]), { payloads: "later", io: "none" });
   assert.deepEqual(staged.constants.map(({ subgraph, varId, payload }) => [subgraph, varId, payload]), [[0, 3, { member: "sg00/value_w.npy", offset: 128, size: 4096 }]]);
   assert.ok(!bench.requests().some((name) => /COPY/.test(name)));
-  staged.constants[0]!.memory.copyIn(pattern(4096));
+  staged.constants[0]!.memory.write(pattern(4096));
   assert.deepEqual(bench.peek(staged.subgraphs[0]!.resolve("w"), 4096), pattern(4096));
 });
 

@@ -268,7 +268,7 @@ test("memory added to a subgraph's list goes with the model; memory that is only
   const careless = load(bench);
   const left = careless.subgraphs[0]!.allocator.alloc({ size: 4096, usage: "INSTR_PE" });
   assert.throws(() => careless.unload(), /1 allocations \(4096 bytes\) are not on its list/);
-  left.free();
+  left.release();
   assert.ok(bench.clean);
 });
 

@@ -7,7 +7,7 @@ import { processTopTerminal, TopLoop } from "../../../lib/cli/text/top_loop.ts";
 
 const kernel = createFake({ product: "trn1" }).process();
 const memory = openDeviceMemory(openDevice({ kernel }));
-const held: { free(): void }[] = [];
+const held: { release(): void }[] = [];
 let samples = 0;
 const loop = new TopLoop({
   terminal: processTopTerminal(),
@@ -15,7 +15,7 @@ const loop = new TopLoop({
   sample() {
     if (process.argv[2] === "fail" && ++samples > 3) throw new Error("the device went away");
     if (held.length < 5) held.push(memory.core(0).alloc({ size: 2 ** 20 * 7, usage: "TENSOR" }));
-    else for (const one of held.splice(0)) one.free();
+    else for (const one of held.splice(0)) one.release();
     return { time: Date.now() / 1000, memory: readSysfsMemory(kernel), processes: [{ device: 0, pid: process.pid, name: "top_live", cores: [0], deviceBytes: null, hostBytes: null }] };
   },
 });

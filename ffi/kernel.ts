@@ -129,7 +129,7 @@ export function linuxKernel(): Kernel {
     kind: "linux",
     open: (path, flags) => system.open(path, flags, 0),
     close: (fd) => system.close(fd),
-    ioctl: (fd, request, address) => system.ioctl(fd, request, address),
+    ioctl: system.ioctl,
     mmap(fd, length, protection, flags, offset) {
       const address = system.mmap(length, protection, flags, fd, offset);
       return address < 0 ? address : new Mapping(address, length);

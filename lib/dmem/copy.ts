@@ -20,7 +20,7 @@ export function copyIn(memory: OwnDmem, data: HostData, offset: number): void {
   checkRange(memory, offset, size, "copy into");
   if (size === 0) return;
   const { context } = memory;
-  traced(memory, TraceId.COPY_IN, offset, size, () => {
+  runnerOf(context)(memory, "copy into", offset, size, () => {
     const start = driverOffset(memory, offset);
     switch (copyPath("in", isHost(memory), context.zeroCopy)) {
       case "direct":
@@ -39,7 +39,7 @@ export function copyOut(memory: OwnDmem, data: HostData, offset: number): void {
   checkRange(memory, offset, size, "copy from");
   if (size === 0) return;
   const { context } = memory;
-  traced(memory, TraceId.COPY_OUT, offset, size, () => {
+  runnerOf(context)(memory, "copy from", offset, size, () => {
     const start = driverOffset(memory, offset);
     switch (copyPath("out", isHost(memory), context.zeroCopy)) {
       case "zero-copy":
@@ -80,20 +80,26 @@ export function copyTo(memory: OwnDmem, other: Dmem, options: CopyToOptions): vo
   }));
 }
 
-/** Runs one copy between a begin and a stop event; any driver error becomes status 1 with the runtime's text. */
-export function traced(memory: OwnDmem, id: number, offset: number, size: number, body: () => void): void {
-  const { context } = memory;
-  const inward = id === TraceId.COPY_IN;
-  if (context.observer === undefined) return attempt(memory, inward ? "copy into" : "copy from", offset, size, body);
-  const core = memory.core;
+/** What a copy does, for messages and for the events around it. */
+type CopyVerb = "copy into" | "copy from";
+
+/** Runs one copy; where somebody listens between a begin and a stop event. Any driver error becomes status 1 with the runtime's text. */
+function traced(memory: OwnDmem, verb: CopyVerb, offset: number, size: number, body: () => void): void {
+  const { context, core } = memory;
+  const id = verb === "copy into" ? TraceId.COPY_IN : TraceId.COPY_OUT;
   context.trace(id, "begin", core, { bytes: size, offset });
   try {
-    attempt(memory, inward ? "copy into" : "copy from", offset, size, body);
+    attempt(memory, verb, offset, size, body);
     context.trace(id, "stop", core, { bytes: size, status: NrtStatus.SUCCESS });
   } catch (error) {
     context.trace(id, "stop", core, { bytes: size, status: error instanceof MemoryError ? error.status : NrtStatus.FAILURE });
     throw error;
   }
+}
+
+/** How copies of a device are run: with events where somebody listens. */
+export function runnerOf({ observer }: MemoryContext): typeof traced {
+  return observer === undefined ? attempt : traced;
 }
 
 /** Runs a staged copy; a driver failure is logged first with the text of its place. */
@@ -106,7 +112,7 @@ export function logged<T>(memory: OwnDmem, text: string, body: () => T): T {
   }
 }
 
-function attempt(memory: OwnDmem, verb: "copy into" | "copy from" | "fill", offset: number, size: number, body: () => void): void {
+function attempt(memory: OwnDmem, verb: CopyVerb | "fill", offset: number, size: number, body: () => void): void {
   try {
     body();
   } catch (error) {

@@ -6,9 +6,8 @@ import { SystemError } from "../../ffi/errno.ts";
 import { writeU64 } from "../../ffi/u64.ts";
 import { DmemRecord, NdlMemory, NrtStatus } from "../abi/runtime_dmem.ts";
 import { NDL_AT, type OwnDmem } from "./context.ts";
-import { checkRange, copyOut, driverOffset, isHost, logged, stagedCopy, traced } from "./copy.ts";
+import { checkRange, copyOut, driverOffset, isHost, logged, stagedCopy, runnerOf } from "./copy.ts";
 import { MemoryError } from "./error.ts";
-import { TraceId } from "./observer.ts";
 import { stageIn, stageOut } from "./staging.ts";
 import type { StreamOptions } from "./types.ts";
 
@@ -101,7 +100,7 @@ export function copyFromFile(memory: OwnDmem, fd: number, options: StreamOptions
   if (size === 0) return 0;
   const read = (into: Uint8Array, at: number, done: number, length: number) => readFully(fd, into, at, length, position === undefined ? null : position + done);
   let copied = 0;
-  traced(memory, TraceId.COPY_IN, at, size, () => {
+  runnerOf(memory.context)(memory, "copy into", at, size, () => {
     copied = isHost(memory)
       ? throughMapping(memory, at, size, (piece, done) => read(piece, 0, done, piece.length))
       : logged(memory, "Failed to copy in buffer to dmem", () => stageIn(stagedCopy(memory, at, size), { fill: read }));
@@ -115,7 +114,7 @@ export function copyToFile(memory: OwnDmem, fd: number, options: StreamOptions):
   checkRange(memory, at, size, "copy from");
   if (size === 0) return 0;
   const write = (from: Uint8Array, at: number, done: number, length: number) => writeFully(fd, from, at, length, position === undefined ? null : position + done);
-  traced(memory, TraceId.COPY_OUT, at, size, () => {
+  runnerOf(memory.context)(memory, "copy from", at, size, () => {
     if (isHost(memory)) {
       throughMapping(memory, at, size, (piece, done) => {
         write(piece, 0, done, piece.length);

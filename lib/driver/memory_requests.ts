@@ -1,5 +1,5 @@
 /** Requests for memory: allocate, free, addresses, mappings, lists. */
-import { PAGE_BYTES } from "../hbm/layout.ts";
+import { PAGE_BYTES, wholePages } from "../hbm/layout.ts";
 import { Errno, SystemError } from "../../ffi/errno.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import { Mapping } from "../../ffi/kernel.ts";
@@ -11,6 +11,7 @@ import { DumpMemChunks, MemChunkInfo, MemGetExtendedInfo, MemGetMcMmapInfoV2 } f
 import { requests } from "../abi/requests.ts";
 import { type AnyRequest, At } from "./arguments.ts";
 import type { Channel } from "./channel.ts";
+import { CoreRequests, type DeviceFacts } from "./core_requests.ts";
 import { type AllocForm, type ChunkInfo, type ChunkListEntry, type ChunkRequest, type DriverVersion, type FoundChunk, isAtLeast } from "./types.ts";
 
 /** Handles are table indexes below this; anything above is kept in a set. */
@@ -132,20 +133,23 @@ const FORMS: Readonly<Record<AllocForm, { readonly request: AnyRequest; readonly
 };
 
 /** The alloc request to try first, by driver version and feature flags. */
-export function firstAllocForm(version: DriverVersion | null, hasFeature: (bit: number) => boolean): AllocForm {
+function firstAllocForm(version: DriverVersion | null, hasFeature: (bit: number) => boolean): AllocForm {
   if (version !== null && isAtLeast(version, 2, 28)) return "V2MT64_PA";
   if (hasFeature(DriverFeature.MEM_ALLOC64)) return "V2MT64";
   if (hasFeature(DriverFeature.MEM_ALLOC_TYPE)) return "V2MT";
   return "V2";
 }
 
-/** The memory requests of one device. */
-export class MemoryRequests {
+interface MapOptions {
+  readonly writable?: boolean;
+}
+
+/** The memory requests of one device; {@linkcode NeuronDevice} describes them. */
+export class MemoryRequests extends CoreRequests {
   /** The alloc request in use. */
-  form: AllocForm;
+  allocForm: AllocForm;
   /** What was allocated here. */
-  readonly owned = new OwnedChunks();
-  readonly #channel: Channel;
+  protected readonly owned = new OwnedChunks();
   readonly #view: DataView;
   #request: AnyRequest = requests.MEM_ALLOC_V2MT64;
   #typeAt = 32;
@@ -154,14 +158,15 @@ export class MemoryRequests {
   #knownPa = 0;
   #dump: Pinned | undefined;
 
-  constructor(channel: Channel, form: AllocForm) {
-    this.#channel = channel;
+  constructor(channel: Channel, facts: DeviceFacts) {
+    super(channel, facts);
     this.#view = channel.view;
-    this.form = form;
-    this.#use(form);
+    this.allocForm = firstAllocForm(facts.driverVersion, (bit) => this.hasFeature(bit));
+    this.#use(this.allocForm);
     writeU64(this.#view, At.getPa + 8, channel.base + At.pa);
     writeU64(this.#view, At.getInfo + 8, channel.base + At.mmapOffset);
     writeU64(this.#view, At.getInfo + 16, channel.base + At.pa);
+    if (facts.access !== "free") this.#probe();
   }
 
   /**
@@ -169,11 +174,11 @@ export class MemoryRequests {
    * is refused with ENOMEM by a driver that knows the form and with EINVAL by one
    * that does not, and changes nothing.
    */
-  probe(): void {
-    for (let form: AllocForm | undefined = this.form; form !== undefined; form = FORMS[form].next) {
+  #probe(): void {
+    for (let form: AllocForm | undefined = this.allocForm; form !== undefined; form = FORMS[form].next) {
       this.#use(form);
       this.#write({ size: 0, alignment: 0, host: false, hbm: 0, core: 0, category: MemCategory.MISC_DEVICE });
-      const result = this.#channel.try(this.#request, At.alloc);
+      const result = this.channel.try(this.#request, At.alloc);
       if (result === 0) this.#freeUnknown(readU64(this.#view, At.handle));
       if (result !== -Errno.EINVAL) return;
     }
@@ -187,14 +192,14 @@ export class MemoryRequests {
     }
     checkSize(size, "a size");
     checkSize(alignment, "an alignment");
-    if (this.form === "V1" && alignment > PAGE_BYTES) throw this.#unsupported(`an alignment of ${alignment} bytes`);
+    if (this.allocForm === "V1" && alignment > PAGE_BYTES) throw this.#unsupported(`an alignment of ${alignment} bytes`);
     this.#write(request);
     this.#knownHandle = 0;
-    const result = this.#channel.try(this.#request, At.alloc);
+    const result = this.channel.try(this.#request, At.alloc);
     if (result !== 0) throw this.#allocFailure(request, result);
     const handle = readU64(this.#view, At.handle);
     this.owned.add(handle);
-    if (this.form === "V2MT64_PA") {
+    if (this.allocForm === "V2MT64_PA") {
       this.#knownHandle = handle;
       this.#knownPa = readU64(this.#view, At.alloc + 56);
     }
@@ -202,14 +207,14 @@ export class MemoryRequests {
   }
 
   allocContiguousScratchpad({ size, hbm, core }: { readonly size: number; readonly hbm: number; readonly core: number }): number {
-    if (FORMS[this.form].type < 0) throw this.#unsupported("contiguous scratchpad memory");
+    if (FORMS[this.allocForm].type < 0) throw this.#unsupported("contiguous scratchpad memory");
     return this.alloc({ size, alignment: 0, host: false, hbm, core, category: MemCategory.CONTIGUOUS_SCRATCHPAD_DEVICE });
   }
 
   getPa(handle: number): number {
     if (handle === this.#knownHandle && handle !== 0) return this.#knownPa;
     writeU64(this.#view, At.getPa, handle);
-    this.#channel.issue(requests.MEM_GET_PA, At.getPa);
+    this.channel.issue(requests.MEM_GET_PA, At.getPa);
     return readU64(this.#view, At.pa);
   }
 
@@ -217,20 +222,20 @@ export class MemoryRequests {
     this.owned.checkFree(handle);
     writeU64(this.#view, At.free, handle);
     if (handle === this.#knownHandle) this.#knownHandle = 0;
-    this.#channel.issue(requests.MEM_FREE, At.free);
+    this.channel.issue(requests.MEM_FREE, At.free);
     this.owned.delete(handle);
   }
 
   memoryInfo(handle: number): { readonly pa: number; readonly mmapOffset: number } {
     writeU64(this.#view, At.getInfo, handle);
-    this.#channel.issue(requests.MEM_GET_INFO, At.getInfo);
+    this.channel.issue(requests.MEM_GET_INFO, At.getInfo);
     return { pa: readU64(this.#view, At.pa), mmapOffset: readU64(this.#view, At.mmapOffset) };
   }
 
   extendedInfo(handle: number): ChunkInfo {
     const info = MemGetExtendedInfo.over(this.#view, At.extendedInfo);
     info.memHandle = handle;
-    this.#channel.issue(requests.MEM_GET_EXTENDED_INFO, At.extendedInfo);
+    this.channel.issue(requests.MEM_GET_EXTENDED_INFO, At.extendedInfo);
     // `mem_handle` and `version` come back as junk.
     return { pa: info.pa, mmapOffset: info.mmapOffset, size: info.size, host: info.hostMemory !== 0, pid: info.pid };
   }
@@ -238,9 +243,9 @@ export class MemoryRequests {
   findChunk(pa: number): FoundChunk | undefined {
     const info = MemGetMcMmapInfoV2.over(this.#view, At.findChunk);
     info.pa = checkSize(pa, "a device address");
-    const result = this.#channel.try(requests.MEM_MC_GET_INFO_V2, At.findChunk);
+    const result = this.channel.try(requests.MEM_MC_GET_INFO_V2, At.findChunk);
     if (result === -Errno.ENOMEM) return undefined;
-    if (result !== 0) throw this.#channel.failure(requests.MEM_MC_GET_INFO_V2, At.findChunk, result);
+    if (result !== 0) throw this.channel.failure(requests.MEM_MC_GET_INFO_V2, At.findChunk, result);
     return { pa: info.mmapOffset, size: info.size, handle: info.memHandle };
   }
 
@@ -251,18 +256,18 @@ export class MemoryRequests {
       argument.hbmIndex = hbm;
       argument.numEntriesIn = capacity;
       argument.data = memory.address;
-      const result = this.#channel.try(requests.DUMP_MEM_CHUNKS, At.dumpChunks);
+      const result = this.channel.try(requests.DUMP_MEM_CHUNKS, At.dumpChunks);
       if (result === 0) return listChunks(memory.view, argument.numEntriesOut);
-      if (result !== -Errno.EAGAIN) throw this.#channel.failure(requests.DUMP_MEM_CHUNKS, At.dumpChunks, result);
+      if (result !== -Errno.EAGAIN) throw this.channel.failure(requests.DUMP_MEM_CHUNKS, At.dumpChunks, result);
       // Others may allocate meanwhile: leave room, and try again.
       capacity = Math.max(capacity * 2, Math.ceil(argument.numEntriesOut * 1.25));
     }
-    throw this.#channel.failure(requests.DUMP_MEM_CHUNKS, At.dumpChunks, -Errno.EAGAIN);
+    throw this.channel.failure(requests.DUMP_MEM_CHUNKS, At.dumpChunks, -Errno.EAGAIN);
   }
 
-  map(handle: number, size: number, writable: boolean): Mapping {
+  map(handle: number, size: number, options?: MapOptions): Mapping {
     const { mmapOffset } = this.memoryInfo(handle);
-    const inner = this.mapRange(mmapOffset, Math.ceil(checkSize(size, "a size") / PAGE_BYTES) * PAGE_BYTES, writable);
+    const inner = this.mapAddress(mmapOffset, wholePages(checkSize(size, "a size")), options);
     this.owned.mapped(handle);
     return new Mapping(inner.address, inner.length, () => {
       this.owned.unmapped(handle);
@@ -271,35 +276,35 @@ export class MemoryRequests {
     });
   }
 
-  mapRange(offset: number, length: number, writable: boolean): Mapping {
+  mapAddress(offset: number, length: number, { writable = this.access === "readwrite" }: MapOptions = {}): Mapping {
     const protection = writable ? Protection.READ | Protection.WRITE : Protection.READ;
-    const mapping = this.#channel.kernel.mmap(this.#channel.fd, length, protection, MapFlag.SHARED, offset);
+    const mapping = this.channel.kernel.mmap(this.channel.fd, length, protection, MapFlag.SHARED, offset);
     if (typeof mapping !== "number") return mapping;
     throw new SystemError("mmap", -mapping, {
-      subject: `${length} bytes at ${hex(offset)} of ${this.#channel.path}`,
+      subject: `${length} bytes at ${hex(offset)} of ${this.channel.path}`,
       hint: mmapAdvice(-mapping),
-      details: { offset, length, writable, path: this.#channel.path, errno: -mapping },
+      details: { offset, length, writable, path: this.channel.path, errno: -mapping },
     });
   }
 
-  /** Releases what the requests hold in this process. */
-  close(): void {
+  /** Releases the memory of lists. */
+  protected forgetDump(): void {
     if (this.#dump !== undefined) unregisterPinned(this.#dump);
     this.#dump = undefined;
   }
 
   #use(form: AllocForm): void {
-    this.form = form;
+    this.allocForm = form;
     this.#request = FORMS[form].request;
     this.#typeAt = FORMS[form].type;
     for (let i = 0; i < 64; i += 4) this.#view.setUint32(At.alloc + i, 0, true);
-    writeU64(this.#view, At.alloc + FORMS[form].handle, this.#channel.base + At.handle);
+    writeU64(this.#view, At.alloc + FORMS[form].handle, this.channel.base + At.handle);
   }
 
   #write(request: ChunkRequest): void {
     const view = this.#view;
     writeU64(view, At.alloc, request.size);
-    if (this.form === "V1") {
+    if (this.allocForm === "V1") {
       view.setUint32(At.alloc + 8, request.host ? 1 : 0, true);
       view.setUint32(At.alloc + 12, request.hbm, true);
       view.setUint32(At.alloc + 20, request.core, true);
@@ -314,18 +319,18 @@ export class MemoryRequests {
 
   #allocFailure(request: ChunkRequest, result: number): Error {
     const { host, alignment, core } = request;
-    if (result !== -Errno.EINVAL) return this.#channel.failure(this.#request, At.alloc, result);
+    if (result !== -Errno.EINVAL) return this.channel.failure(this.#request, At.alloc, result);
     const hint = host && alignment !== 0 ? "Host memory cannot be aligned: ask for alignment 0."
       : alignment > MAX_ALIGN ? `The driver takes alignments up to ${MAX_ALIGN}.`
       : core >= MAX_CORES ? `Cores are numbered 0 to ${MAX_CORES - 1}.`
       : "The HBM index is out of range, or the size is.";
-    return this.#channel.failure(this.#request, At.alloc, result, hint);
+    return this.channel.failure(this.#request, At.alloc, result, hint);
   }
 
   #unsupported(what: string): ArgumentError {
-    return new ArgumentError(`Cannot allocate ${what}: the driver only has ${FORMS[this.form].request.name}`, {
+    return new ArgumentError(`Cannot allocate ${what}: the driver only has ${FORMS[this.allocForm].request.name}`, {
       hint: "Update the driver (aws-neuronx-dkms).",
-      details: { form: this.form },
+      details: { form: this.allocForm },
     });
   }
 
@@ -337,7 +342,7 @@ export class MemoryRequests {
   #dumpMemory(entries: number): Pinned {
     const bytes = entries * MemChunkInfo.byteLength;
     if (this.#dump === undefined || this.#dump.byteLength < bytes) {
-      this.close();
+      this.forgetDump();
       this.#dump = pinned(bytes);
       registerPinned(this.#dump);
     }

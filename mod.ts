@@ -2,6 +2,11 @@
  * Device memory of AWS Neuron accelerators for scripts: open a device or a fake,
  * load compiled models, see where everything lies and what it costs.
  *
+ * What a script needs first is here. More is on sub-paths: `neuron-dmem/neff` (reading,
+ * comparing and writing compiled models), `/fit` (plans, predictions, models that are not
+ * compiled yet), `/driver` (one device, and its memory without the runtime), `/fake` (fake
+ * devices, and programs under them), `/map` (pictures of memory), `/abi` (structs and requests).
+ *
  * @example
  * import { openNeuron, readNeff } from "neuron-dmem";
  *
@@ -11,78 +16,63 @@
  * console.log(model.resolve("input0", 4096));
  */
 
-// Sizes and errors
+// Sizes
 export { GiB, KiB, MiB } from "./lib/text/size.ts";
-export { ArgumentError, ClosedError, NeuronError, type NeuronErrorOptions } from "./ffi/error.ts";
-export { Errno, errnoName, errnoText } from "./ffi/errno.ts";
-export { SystemError } from "./ffi/errno.ts";
-export { NrtError, type RuntimeNote } from "./lib/runtime/errors.ts";
-export { NrtStatus, nrtStatusName, type UsageName, usageNames, UsageType } from "./lib/abi/runtime_dmem.ts";
-export { defaultHbm, type Geometry, geometries, type Hbm, type Product, productOfTarget, type Target } from "./lib/abi/architecture.ts";
 
-// The runtime: devices, cores, models, tensors
+// Errors: one family, with a code, a status where the runtime has one, an errno where the kernel has one
+export { ArgumentError, ClosedError, NeuronError } from "./ffi/error.ts";
+export { Errno, errnoName, errnoText, SystemError } from "./ffi/errno.ts";
+export { NrtError, type RuntimeNote } from "./lib/runtime/errors.ts";
+export { MemoryError } from "./lib/dmem/error.ts";
+export { NeffError } from "./lib/neff/error.ts";
+export { PlanError, ResolveError } from "./lib/plan/error.ts";
+export { DeviceOpenError, RequestError } from "./lib/driver/error.ts";
+export { NrtStatus, nrtStatusName, type UsageName, usageNames, UsageType } from "./lib/abi/runtime_dmem.ts";
+export { type Geometry, geometries, type Product, productOfTarget, type Target } from "./lib/abi/architecture.ts";
+
+// Devices and cores
 export { type FakeChoice, openNeuron, type OpenNeuronOptions } from "./lib/runtime/open_neuron.ts";
 export { type CoreAddress, Neuron } from "./lib/runtime/neuron.ts";
-export { type CloseReport, type ContextOptions, NeuronContext } from "./lib/runtime/context.ts";
-export { type ContextDevice, type CoreAllocOptions, NeuronCore, POOL_STDIO_BYTES } from "./lib/runtime/core.ts";
+export type { CloseReport } from "./lib/runtime/context.ts";
+export { type ContextDevice, type CoreAllocOptions, NeuronCore } from "./lib/runtime/core.ts";
 export { LogicalCore, type MemoryStats } from "./lib/runtime/logical_core.ts";
+export { parseCoreList, readCoreRequest } from "./lib/runtime/visible_cores.ts";
+export type { Environment } from "./lib/runtime/environment.ts";
+export { type DeviceList, listDevices } from "./lib/host/device_list.ts";
+
+// Models
 export { Model, type ResolveOptions } from "./lib/runtime/model.ts";
 export type { LoadOptions, LoadStep } from "./lib/runtime/model_load.ts";
 export type { Execution, ExecutionWork, ModelHold } from "./lib/runtime/execution.ts";
-export { type DrainOptions, ModelDatabase, ModelReference } from "./lib/runtime/model_database.ts";
+export type { DrainOptions } from "./lib/runtime/model_database.ts";
+export type { UcodeLibrary } from "./lib/runtime/ucode.ts";
+export type { StagedVariable } from "./lib/stage/staged_model.ts";
+
+// Tensors and buffers
 export { Tensor } from "./lib/runtime/tensor.ts";
 export type { AccessOptions, PlacementName, TensorAllocation, TensorOptions, TensorShape } from "./lib/runtime/tensor_storage.ts";
-export { allocateTensor, type TensorRequest } from "./lib/runtime/tensor_allocate.ts";
-export { type BatchOptions, checksumTensor, copyTensor, readBatch, type TensorBatch, type TensorCopyOptions, writeBatch } from "./lib/runtime/tensor_operations.ts";
-export type { BytesSource, ByteSource } from "./lib/dmem/host_data.ts";
+export { type TensorRequest } from "./lib/runtime/tensor_allocate.ts";
+export { checksumTensor, copyTensor, readBatch, type TensorBatch, type TensorBatchOptions, type TensorCopyOptions, writeBatch } from "./lib/runtime/tensor_operations.ts";
 export { TensorSet } from "./lib/runtime/tensor_set.ts";
-export { TensorStorage } from "./lib/runtime/tensor_storage.ts";
-export type { UcodeLibrary, UcodeLibSet } from "./lib/runtime/ucode.ts";
-export {
-  type CoreUsage, type DeviceUsage, type HbmUsage, type MemoryRow, memoryUsage, type ModelUsage, type UsageBytes,
-} from "./lib/runtime/memory_usage.ts";
-export { coresOnHbm, logicalCoreSize, logicalCoresOnHbm, logicalPlaceOf, physicalCoreAt, physicalCoresOf } from "./lib/runtime/logical_cores.ts";
-export { parseCoreList, readCoreRequest } from "./lib/runtime/visible_cores.ts";
-export { createHandleMinter, type HandleMinter } from "./lib/runtime/model_database.ts";
-export { type DeviceList, listDevices } from "./lib/host/device_list.ts";
+export type { Allocator, AllocRequest, CopyOptions, CopyToOptions, Dmem, StreamOptions } from "./lib/dmem/types.ts";
+export type { BytesSource, ByteSource, HostData } from "./lib/dmem/host_data.ts";
+
+// What holds the memory, and layers on allocations
+export { type CoreUsage, type DeviceUsage, type HbmUsage, type MemoryRow, memoryUsage, type ModelUsage, type UsageBytes } from "./lib/runtime/memory_usage.ts";
+export { allocationFaults, limit, statistics } from "./lib/dmem/adaptors.ts";
+export { allocationLog, parseAllocationLog } from "./lib/dmem/allocation_log.ts";
+export { replayAllocations } from "./lib/dmem/replay.ts";
+export { withLayers } from "./lib/dmem/layers.ts";
+export type { AllocatorLayer } from "./lib/dmem/types.ts";
 export { log, type LogLayer } from "./lib/runtime/log_file.ts";
-export type { Environment } from "./lib/runtime/environment.ts";
 
-// Compiled models
-export * from "./lib/neff/mod.ts";
-export * from "./lib/neff_write/mod.ts";
-export type { StreamOptions as NeffStreamOptions } from "./lib/neff/stream.ts";
-
-// Models that are not compiled yet
-export * from "./lib/sharding/mod.ts";
-
-// Plans, staging, prediction
-export { planNeff } from "./lib/plan/build.ts";
-export { PlanError, ResolveError, type ResolveFault } from "./lib/plan/error.ts";
-export type { Plan } from "./lib/plan/plan.ts";
-export { stage, type StageOptions } from "./lib/stage/stage.ts";
-export { stageCores, type StageCore } from "./lib/stage/stage_part.ts";
-export { StagedModel, StagedSubgraph, type StagedVariable } from "./lib/stage/staged_model.ts";
-export { fit, fitAll, type FitOptions } from "./lib/fit/fit.ts";
-export type { FitAnswer, FitVerdict } from "./lib/fit/fit_trial.ts";
-export { INSTANCES, instanceNamed, type Machine } from "./lib/abi/architecture.ts";
-export { type LoadItem, loadItems, planItems, tensorItems } from "./lib/plan/footprint.ts";
-export { pageAdvice, scratchpadMode, type ScratchpadMode } from "./lib/plan/scratchpad.ts";
-
-// Device memory without the runtime, and the device below it
-export * from "./lib/dmem/mod.ts";
-export type { StreamOptions } from "./lib/dmem/types.ts";
-export * from "./lib/driver/mod.ts";
-
-// The fake, and the seam everything reaches a device through
+// The first of the other paths
+export { readNeff, type ReadOptions } from "./lib/neff/read_neff.ts";
+export { openNeff } from "./lib/neff/open_neff.ts";
+export { parseNeff } from "./lib/neff/read.ts";
+export type { Neff, TensorInfo } from "./lib/neff/model.ts";
+export { fit, type FitOptions } from "./lib/fit/fit.ts";
+export type { FitAnswer } from "./lib/fit/fit_trial.ts";
 export { createFake, FakeMachine } from "./lib/fake/machine.ts";
 export type { FakeOptions } from "./lib/fake/options.ts";
-export { type Fault as FakeFault, parseFault, ProcessDied } from "./lib/fake/faults.ts";
-export { FakeAbort } from "./lib/fake/faults.ts";
-export { type Clock, realClock, virtualClock } from "./lib/fake/options.ts";
-export { type LogSink, recordRequests, type ReplayResult as RequestReplay, replayRequests } from "./lib/fake/recorder.ts";
-export { FakeProcess } from "./lib/fake/process.ts";
 export { type RunResult, runUnderFake, type RunUnderFakeOptions } from "./lib/shim/run.ts";
-export { ShimError, shimObstacle } from "./lib/shim/seccomp.ts";
-export { type Kernel, linuxKernel } from "./ffi/kernel.ts";
-export { Mapping } from "./ffi/kernel.ts";

@@ -45,7 +45,7 @@ const SYMBOLS = {
 type BunFfi = typeof import("bun:ffi");
 
 /** Opens libc through `bun:ffi`. @throws {NeuronError} when no C library can be opened */
-export function createNative(): Native {
+export function bunNative(): Native {
   // Not imported: the module has to load on other runtimes too.
   const ffi = process.getBuiltinModule("bun:ffi") as unknown as BunFfi;
   const { ptr, read, toArrayBuffer } = ffi;

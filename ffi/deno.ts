@@ -32,7 +32,7 @@ interface DenoFfi {
 }
 
 /** Opens libc through `Deno.dlopen`. @throws {NeuronError} when no C library can be opened */
-export function createNative(): Native {
+export function denoNative(): Native {
   const deno = (globalThis as unknown as { Deno: DenoFfi }).Deno;
   const { symbols } = openLibc(deno);
   const { open, close, ioctl, mmap, munmap, memfd_create, ftruncate, fallocate, pread, pwrite, memmove, memset, syscall } = symbols;

@@ -1,12 +1,12 @@
-import * as bun from "./bun.ts";
-import * as deno from "./deno.ts";
+import { bunNative } from "./bun.ts";
+import { denoNative } from "./deno.ts";
 import { type Native, UnsupportedRuntimeError } from "./native_calls.ts";
 
 export { type Native, UnsupportedRuntimeError } from "./native_calls.ts";
 
 let opened: Native | undefined;
 
-const backend: { createNative(): Native } | undefined = "Bun" in globalThis ? bun : "Deno" in globalThis ? deno : undefined;
+const create: (() => Native) | undefined = "Bun" in globalThis ? bunNative : "Deno" in globalThis ? denoNative : undefined;
 
 /**
  * The native interface of this runtime; libc is opened at the first call.
@@ -22,12 +22,12 @@ export function native(): Native {
       details: { platform: process.platform },
     });
   }
-  if (backend === undefined) {
+  if (create === undefined) {
     throw new UnsupportedRuntimeError("Cannot open a device: this runtime has no foreign function interface", {
       hint: "Run with Bun 1.4 or later, or with Deno 2.",
     });
   }
-  return opened = backend.createNative();
+  return opened = create();
 }
 
 /** Flags of `open(2)`, asm-generic values (the same on x86-64 and aarch64). */

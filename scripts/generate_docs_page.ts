@@ -40,6 +40,7 @@ export const PAGES: readonly ApiPage[] = [
   { name: "fit.md", title: "Will it fit", folder: "lib/fit", summary: "Whether models fit an instance, and what would help." },
   { name: "shim.md", title: "Programs under the fake", folder: "lib/shim", summary: "Run any program with fake Neuron devices." },
   { name: "host.md", title: "The host's counters and devices", folder: "lib/host", summary: "Devices of this host, memory counters from sysfs, samples and metrics." },
+  { name: "hbm.md", title: "One HBM", folder: "lib/hbm", summary: "How the driver divides an HBM, and what would lie where." },
   { name: "text.md", title: "Words for sizes", folder: "lib/text", summary: "Byte sizes as text and back, tables for terminals." },
   { name: "ffi.md", title: "Errors and the kernel seam", folder: "ffi", summary: "The error family, errno, mappings, and what everything reaches a device through." },
   { name: "abi.md", title: "Structs, requests, enums", folder: "lib/abi", summary: "The driver's and the runtime's binary interface as data." },

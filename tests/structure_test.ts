@@ -21,7 +21,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ["lib/stage", "lib/fit"],
   ["lib/map"],
   ["lib/runtime"],
-  ["mod.ts"],
+  ["entry"],
   ["lib/cli"],
   ["tools"],
 ];
@@ -31,7 +31,9 @@ interface Import {
   readonly to: string;
 }
 
-const files = [...sources("ffi"), ...sources("lib"), ...sources("tools"), "mod.ts"];
+/** The public paths of the package: `neuron-dmem`, `neuron-dmem/neff` … */
+const ENTRIES = ["mod.ts", "neff.ts", "fit.ts", "driver.ts", "fake.ts"];
+const files = [...sources("ffi"), ...sources("lib"), ...sources("tools"), ...ENTRIES];
 const imports = files.flatMap(importsOf);
 
 test("imports, of types too, go down from floor to floor", () => {
@@ -47,6 +49,17 @@ test("no file imports itself through others, types included", () => {
   const graph = new Map<string, string[]>();
   for (const { from, to } of imports) graph.set(from, [...(graph.get(from) ?? []), to]);
   assert.deepEqual(findCycle(graph), undefined);
+});
+
+test("no name is exported by two files, and the first path has at most 130", () => {
+  const homes = new Map<string, string[]>();
+  for (const file of files.filter((one) => !ENTRIES.includes(one) && !one.startsWith("tools/"))) {
+    for (const [, name] of code(file).matchAll(/^export (?:abstract )?(?:async )?(?:function\*?|class|const|let|interface|type) (\w+)/gm)) homes.set(name!, [...homes.get(name!) ?? [], file]);
+  }
+  assert.deepEqual([...homes].filter(([, places]) => new Set(places).size > 1), []);
+  const first = code("mod.ts").matchAll(/^export (?:type )?\{([^}]*)\}/gm);
+  const count = [...first].flatMap(([, names]) => names!.split(",").filter((name) => name.trim() !== "")).length;
+  assert.ok(count <= 130, `${count} names`);
 });
 
 test("only ffi names bun:ffi or Deno", () => {
@@ -89,6 +102,7 @@ function code(file: string): string {
 
 function folderOf(file: string): string {
   const parts = file.split("/");
+  if (ENTRIES.includes(file)) return "entry";
   return parts[0] === "lib" ? `lib/${parts[1]}` : parts[0]!;
 }
 

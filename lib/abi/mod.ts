@@ -13,5 +13,4 @@ export * from "./runtime_context.ts";
 export * from "./runtime_dmem.ts";
 export * from "./runtime_kbin.ts";
 export * from "./runtime_tensor.ts";
-export * from "./runtime_tensor.ts";
 export * from "./topology.ts";

@@ -26,12 +26,12 @@ export const mrTypeNames: readonly MrTypeName[] = Object.keys(MrType) as MrTypeN
 export const BackingBuffer = { LOCAL: 0, SHARED: 1, SHARDED: 2, MAIN: 3 } as const;
 
 /** `kbin_engine_type_t`: the engines of a core. `docs/abi.md`, "Enumerations of the plan". */
-export const Engine = { PE: 0, ACT: 1, POOL: 2, DVE: 3, SP: 4 } as const;
+export const EngineNumber = { PE: 0, ACT: 1, POOL: 2, DVE: 3, SP: 4 } as const;
 
 /** Engine names in the order `kbin_t` keeps them: alphabetical, not by number. `docs/abi.md`, "kbin_t". */
-export const engineSlots: readonly (keyof typeof Engine)[] = ["ACT", "DVE", "PE", "POOL", "SP"];
+export const engineSlots: readonly (keyof typeof EngineNumber)[] = ["ACT", "DVE", "PE", "POOL", "SP"];
 
-/** Usage type of an engine's instructions, index = {@linkcode Engine}. `docs/abi.md`, "Usage types". */
+/** Usage type of an engine's instructions, index = {@linkcode EngineNumber}. `docs/abi.md`, "Usage types". */
 export const instructionUsage: readonly number[] = [
   UsageType.INSTR_PE, UsageType.INSTR_ACT, UsageType.INSTR_POOL, UsageType.INSTR_DVE, UsageType.INSTR_SP,
 ];

@@ -35,7 +35,7 @@ export const TensorStorageRecord = struct("nrt_tensor_storage_t", 320, {
 export const NO_HBM = 0xffff_ffff;
 
 /** `nrt_tensor_batch_t`, 24 bytes: one tensor's operations in a batch. `docs/abi.md`, "Tensors". */
-export const TensorBatch = struct("nrt_tensor_batch_t", 24, { tensor: ptr(0), ops: ptr(8), numOps: u32(16) });
+export const TensorBatchRecord = struct("nrt_tensor_batch_t", 24, { tensor: ptr(0), ops: ptr(8), numOps: u32(16) });
 
 /** `nrt_tensor_device_allocation_info_t`, 24 bytes: where a tensor's allocation lies. `docs/abi.md`, "Tensors". */
 export const TensorAllocationInfo = struct("nrt_tensor_device_allocation_info_t", 24, {

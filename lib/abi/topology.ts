@@ -148,11 +148,11 @@ export const driverProfiles: readonly DriverProfile[] = [
 
 /** The profile of a driver version: the newest that is not newer; the oldest for versions before it. */
 export function driverProfile(version: string): DriverProfile {
-  return driverProfiles.findLast(({ from }) => compareVersions(from, version) <= 0) ?? (driverProfiles[0] as DriverProfile);
+  return driverProfiles.findLast(({ from }) => compareVersionText(from, version) <= 0) ?? (driverProfiles[0] as DriverProfile);
 }
 
 /** Compares dotted version numbers part by part; missing parts and text count as 0. Negative: `a` is older than `b`. */
-export function compareVersions(a: string, b: string): number {
+export function compareVersionText(a: string, b: string): number {
   const parts = (text: string) => text.split(".").map((part) => Number.parseInt(part, 10) || 0);
   const [left, right] = [parts(a), parts(b)];
   for (let part = 0; part < Math.max(left.length, right.length); part++) {

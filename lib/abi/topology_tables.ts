@@ -30,7 +30,7 @@ export interface NeighbourTable {
 }
 
 /** Where the pools of one HBM lie: `[first byte, first byte behind]`. */
-export interface HbmPools {
+export interface HbmFacts {
   /** Device physical address of the first byte. */
   readonly base: number;
   /** Bytes. */
@@ -50,7 +50,7 @@ export interface ArchitectureFacts {
   /** Physical cores per device. */
   readonly coresPerDevice: number;
   /** HBMs with their pools. */
-  readonly hbms: readonly HbmPools[];
+  readonly hbms: readonly HbmFacts[];
   /** Bit that marks a host address on the device's side. */
   readonly hostWindow: number;
   /** Offset of each HBM in BAR4. */

@@ -6,7 +6,7 @@ import { type CopyReport, copyText } from "./text/load_report.ts";
 import type { Given } from "./commands.ts";
 import { openKernel } from "./devices.ts";
 import { startCounter } from "./progress.ts";
-import { deviceLabel } from "./session.ts";
+import { labelOf } from "./session.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
 /** `copy`: measures copies between host and device memory, each way beside a plain copy in the same run. */
@@ -23,7 +23,7 @@ export async function copy(terminal: Terminal, given: Given<"copy">): Promise<vo
     onProgress: (done, total) => progress.update(done, total),
   });
   progress.stop();
-  const report: CopyReport = { device: deviceLabel(device, fake), label: fake === undefined ? "device" : "fake", rates };
+  const report: CopyReport = { device: labelOf(device, fake), label: fake === undefined ? "device" : "fake", rates };
   if (json) printJson(terminal, report);
   else terminal.print(copyText(report, emphasisOf(terminal)));
 }

@@ -22,7 +22,7 @@ import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
  * @throws {NeffError} for a file that cannot be read
  * @throws {UsageError} for a question that makes no sense
  */
-export async function fit(terminal: Terminal, given: Given<"fit">): Promise<number> {
+export async function fitCommand(terminal: Terminal, given: Given<"fit">): Promise<number> {
   const { files, json } = given;
   const question = usage(() => questionOf(given));
   if (files.length === 0 && question.need === undefined && question.extra === undefined) {

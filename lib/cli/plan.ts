@@ -2,7 +2,7 @@ import { open, readFile } from "node:fs/promises";
 import { planNeff } from "../plan/build.ts";
 import type { Plan } from "../plan/plan.ts";
 import { decodePlanFile, encodePlanFile, PLAN_MAGIC, type PlanFile, planRecord } from "../plan/plan_file.ts";
-import { type PlannedSubgraph, type PlanReport, planText } from "./text/plan_report.ts";
+import { type PlannedSubgraph, type PlanReport, planTables } from "./text/plan_report.ts";
 import type { Given } from "./commands.ts";
 import { writeOutput } from "./output.ts";
 import { readModel } from "./read_model.ts";
@@ -21,7 +21,7 @@ export async function plan(terminal: Terminal, { file, out, force, json }: Given
   if (out === "-") return;
   const report: PlanReport = { file, target, fileBytes: bytes.length, out: out ?? null, subgraphs: plans.map(subgraphOf) };
   if (json) printJson(terminal, report);
-  else terminal.print(planText(report, emphasisOf(terminal)));
+  else terminal.print(planTables(report, emphasisOf(terminal)));
 }
 
 /** The plans of a model, or of a plan file: that one ends with its magic. */

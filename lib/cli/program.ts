@@ -16,7 +16,7 @@ const ACTIONS: { readonly [Name in CommandName]: () => Promise<Action<Name>> } =
   plan: async () => (await import("./plan.ts")).plan,
   unpack: async () => (await import("./pack.ts")).unpack,
   pack: async () => (await import("./pack.ts")).pack,
-  fit: async () => (await import("./fit.ts")).fit,
+  fit: async () => (await import("./fit.ts")).fitCommand,
   load: async () => (await import("./load.ts")).load,
   resolve: async () => (await import("./load.ts")).resolve,
   map: async () => (await import("./map.ts")).map,

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { LogFormatError, parseAllocationLog } from "../dmem/allocation_log.ts";
-import { replay as replayLog } from "../dmem/replay.ts";
+import { replayAllocations } from "../dmem/replay.ts";
 import type { ReplayOutput, ReplayRequestsOutput } from "./text/json_output.ts";
 import { replayText } from "./text/plan_report.ts";
 import type { Given } from "./commands.ts";
@@ -18,7 +18,7 @@ export async function replay(terminal: Terminal, { log: file, hbmSize, json }: G
   const text = await readText(file);
   if (text.startsWith('{"format":"neuron-dmem request log')) return await replayRequestLog(terminal, { file, text, json });
   if (hbmSize === undefined) throw new UsageError("Cannot replay allocations without the size of the HBMs", { hint: "Give --hbm-size, for example --hbm-size 16GiB." });
-  const result = replayLog(parseAllocationLog(text), { hbmSize });
+  const result = replayAllocations(parseAllocationLog(text), { hbmSize });
   if (json) printJson(terminal, { file, kind: "allocations", ...result } satisfies ReplayOutput);
   else terminal.print(replayText(result, file, emphasisOf(terminal)));
   return result.fits ? ExitCode.OK : ExitCode.REFUSED;

@@ -95,7 +95,7 @@ export async function openSession(files: readonly string[], options: SessionOpti
       return driverBytes(neuron) - before.driverBytes;
     };
     return {
-      loaded, neff: neffs[0]!, model: loaded[0]!.model, neuron, logicalCore, device: deviceLabel(neuron.devices[0]!.device, chosen.fake),
+      loaded, neff: neffs[0]!, model: loaded[0]!.model, neuron, logicalCore, device: labelOf(neuron.devices[0]!.device, chosen.fake),
       usage: difference(before, snapshot(neuron, logicalCore)), release, [Symbol.asyncDispose]: async () => void neuron.close(),
     };
   } catch (error) {
@@ -153,7 +153,7 @@ function difference(before: Snapshot, after: Snapshot): Session["usage"] {
 }
 
 /** The label of an open device. @param fake the product a fake was asked to be, undefined for a real one */
-export function deviceLabel(device: NeuronDevice, fake: Product | undefined): DeviceLabel {
+export function labelOf(device: NeuronDevice, fake: Product | undefined): DeviceLabel {
   const path = `/dev/neuron${device.index}`;
   const { product } = device.geometry;
   return {

@@ -147,7 +147,7 @@ export interface AllocationFault {
   readonly errno?: number | undefined;
 }
 
-/** A layer that fails as planned; see {@linkcode faults}. */
+/** A layer that fails as planned; see {@linkcode allocationFaults}. */
 export interface FaultLayer extends AllocatorLayer {
   /** Allocations seen. */
   readonly seen: number;
@@ -159,7 +159,7 @@ export interface FaultLayer extends AllocatorLayer {
  * Makes planned allocations fail as the driver's errno would: ENOMEM with status 4 (device) or 11 (host), anything else with 1.
  *
  * @example
- * const fault = faults({ nth: 1 });
+ * const fault = allocationFaults({ nth: 1 });
  * using neuron = openNeuron({ fake: "trn2" });
  * const allocator = withLayers(neuron.core(0).global, [fault]);
  * try {
@@ -169,7 +169,7 @@ export interface FaultLayer extends AllocatorLayer {
  * }
  * console.log(fault.fired); // → 1
  */
-export function faults({ nth, times = 1, errno = Errno.ENOMEM }: AllocationFault): FaultLayer {
+export function allocationFaults({ nth, times = 1, errno = Errno.ENOMEM }: AllocationFault): FaultLayer {
   let seen = 0;
   let fired = 0;
   return {

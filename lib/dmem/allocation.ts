@@ -53,7 +53,7 @@ export function finish(context: MemoryContext, allocator: number, core: CoreStat
 
 /** Category, record, chunk, address: everything that can fail. Leaves nothing behind when it does. */
 function place(context: MemoryContext, wanted: Wanted): number {
-  const category = categoryOf(wanted.usage, wanted.location);
+  const category = driverCategory(wanted.usage, wanted.location);
   const record = takeNode(context);
   const { request, device } = context;
   request.size = wanted.size;
@@ -93,7 +93,7 @@ function place(context: MemoryContext, wanted: Wanted): number {
  *
  * @throws {MemoryError} status 2 for a usage outside 0 … 21 or one the location does not take
  */
-export function categoryOf(usage: number, location: number): number {
+export function driverCategory(usage: number, location: number): number {
   const host = location === MemLocation.HOST_DRAM;
   const known = Number.isInteger(usage) && usage >= 0 && usage < UsageType.MAX;
   const category = known ? (host ? hostCategories : deviceCategories)[usage]! : CATEGORY_NONE;

@@ -2,7 +2,7 @@
 import { SystemError } from "../../ffi/errno.ts";
 import { hex, readU64 } from "../../ffi/u64.ts";
 import { DmemRecord, MemLocation, NrtStatus } from "../abi/runtime_dmem.ts";
-import type { BatchEntry, CopyReport, Direction } from "../driver/types.ts";
+import type { BatchEntry, TransferReport, Direction } from "../driver/types.ts";
 import { type MemoryContext, NDL_AT, type OwnDmem } from "./context.ts";
 import { MemoryError } from "./error.ts";
 import { asHostBuffer, hostBytes, type HostData, HostEnd } from "./host_data.ts";
@@ -205,7 +205,7 @@ function check(context: MemoryContext, transfers: readonly BatchTransfer[], verb
   return bytes;
 }
 
-function submit(context: MemoryContext, transfers: readonly BatchTransfer[], direction: Direction): CopyReport {
+function submit(context: MemoryContext, transfers: readonly BatchTransfer[], direction: Direction): TransferReport {
   const entries: BatchEntry[] = transfers.flatMap(({ memory, offset = 0, operations }) => {
     const filled = operations.filter(({ buffer }) => buffer.byteLength > 0);
     return filled.length === 0 ? [] : [{ handle: driverHandle(memory as OwnDmem), offset: driverOffset(memory as OwnDmem, offset), operations: filled }];

@@ -3,7 +3,7 @@ import { ArgumentError } from "../../ffi/error.ts";
 import type { DeviceMemoryOptions } from "./types.ts";
 
 /** Environment variables by name. */
-export type Environment = Readonly<Record<string, string | undefined>>;
+export type MemoryVariables = Readonly<Record<string, string | undefined>>;
 
 /** What the switches say. */
 export type EnvironmentOptions = Pick<DeviceMemoryOptions, "zeroCopy" | "writeThreshold" | "ledgerEntries" | "verbose" | "oomDirectory"> & {
@@ -24,7 +24,7 @@ export type EnvironmentOptions = Pick<DeviceMemoryOptions, "zeroCopy" | "writeTh
  * @example
  * console.log(memoryEnvironment({ NEURON_RT_DBG_ZEROCOPY: "1" }).zeroCopy); // → true
  */
-export function memoryEnvironment(environment: Environment): EnvironmentOptions {
+export function memoryEnvironment(environment: MemoryVariables): EnvironmentOptions {
   const number = (name: string): number | undefined => {
     const text = environment[name]?.trim();
     if (text === undefined || text === "") return undefined;

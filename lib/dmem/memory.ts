@@ -16,7 +16,7 @@ import type {
   DeviceMemoryOptions, Dmem, DmemList, Ledger,
 } from "./types.ts";
 import { UsageType } from "../abi/runtime_dmem.ts";
-import type { CoreUsage } from "./oom_text.ts";
+import type { CoreUsageTable } from "./oom_text.ts";
 import type { OutOfMemoryReport } from "./oom_report.ts";
 
 /**
@@ -104,7 +104,7 @@ class Memory implements DeviceMemory {
     this.#checkOpen();
     return batchTransfer(this.#context, transfers, "fromDevice");
   }
-  usage(core: number): CoreUsage {
+  usage(core: number): CoreUsageTable {
     return coreUsage(this.#context, this.state(core).index);
   }
   report(request: { readonly core: number; readonly size?: number; readonly hbm?: number; readonly usage?: number; readonly alignment?: number }): OutOfMemoryReport {

@@ -9,8 +9,8 @@ import { formatBytes } from "../text/size.ts";
 import type { MemoryContext, Wanted } from "./context.ts";
 import { MemoryError } from "./error.ts";
 import { following, locate } from "./node_list.ts";
-import { adviceSentences, type HbmState, type Holder, type ListedChunk, type OutOfMemoryReport, reportLines } from "./oom_report.ts";
-import { type CoreUsage, driverFailureLine, hostFailureLine, tableMessage } from "./oom_text.ts";
+import { adviceSentences, type HbmState, type MemoryHolder, type ListedChunk, type OutOfMemoryReport, reportLines } from "./oom_report.ts";
+import { type CoreUsageTable, driverFailureLine, hostFailureLine, tableMessage } from "./oom_text.ts";
 import type { Allocator } from "./types.ts";
 
 /** One event of the ledger's ring. */
@@ -103,7 +103,7 @@ export function deviceReport(context: MemoryContext, wanted: Pick<Wanted, "size"
 }
 
 /** What a core holds by usage, and what each model on it does. */
-export function coreUsage(context: MemoryContext, core: number): CoreUsage {
+export function coreUsage(context: MemoryContext, core: number): CoreUsageTable {
   const models = new Map<number, { readonly id: number; readonly name: string; readonly usage: number[] }>();
   for (const allocator of context.allocators) {
     const { modelId, name } = allocator.label;
@@ -138,12 +138,12 @@ function* nodesOf(context: MemoryContext, allocator: Allocator): Generator<NodeF
   }
 }
 
-function holders(context: MemoryContext, hbm: number): Holder[] {
+function holders(context: MemoryContext, hbm: number): MemoryHolder[] {
   const all = [...context.allocators].flatMap((allocator) => {
     const { modelId, name } = allocator.label;
     const model = modelId === undefined ? undefined : `model ${modelId}${name === undefined ? "" : ` "${name}"`}`;
     return [...nodesOf(context, allocator)].filter((node) => !node.host && node.hbm === hbm)
-      .map(({ usage, bytes, hint }): Holder => ({ core: allocator.core, hbm, usage, bytes, hint, model }));
+      .map(({ usage, bytes, hint }): MemoryHolder => ({ core: allocator.core, hbm, usage, bytes, hint, model }));
   });
   return all.sort((a, b) => b.bytes - a.bytes).slice(0, HOLDERS);
 }

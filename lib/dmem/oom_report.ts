@@ -3,7 +3,7 @@ import { usageLabels, usageNames } from "../abi/runtime_dmem.ts";
 import { layoutOf } from "../hbm/layout.ts";
 import { formatBytes } from "../text/size.ts";
 import {
-  ALIGNMENT_HINT, type ColumnForm, type CoreUsage, failureLine, foldUsage, overall, type RefusedAllocation, reportColumns, sharingLine, sumUsage,
+  ALIGNMENT_HINT, type ColumnForm, type CoreUsageTable, failureLine, foldUsage, overall, type RefusedAllocation, reportColumns, sharingLine, sumUsage,
   tableMessage,
 } from "./oom_text.ts";
 
@@ -82,7 +82,7 @@ export interface HbmState extends HbmRange {
 }
 
 /** A large live allocation. */
-export interface Holder {
+export interface MemoryHolder {
   /** Core charged. */
   readonly core: number;
   /** HBM it lies in. */
@@ -104,13 +104,13 @@ export interface OutOfMemoryReport extends RefusedAllocation {
   /** Cores per logical core. */
   readonly lnc: number;
   /** The cores whose own HBM it is, with what each holds. */
-  readonly cores: readonly CoreUsage[];
+  readonly cores: readonly CoreUsageTable[];
   /** Bytes in use on the HBM according to the ledger, whoever is charged. */
   readonly usedBytes: number;
   /** Every HBM of the device. */
   readonly hbms: readonly HbmState[];
   /** The largest live allocations in the HBM, largest first. */
-  readonly holders: readonly Holder[];
+  readonly holders: readonly MemoryHolder[];
   /** Columns of the table. */
   readonly columns: ColumnForm;
 }
@@ -182,7 +182,7 @@ function changeSentence(report: OutOfMemoryReport, gaps: readonly FreeGap[] | un
   return `Free at least ${formatBytes(size - free)} in HBM ${report.hbm}${example}${elsewhere}.`;
 }
 
-function describe({ hint, usage, core, model }: Holder): string {
+function describe({ hint, usage, core, model }: MemoryHolder): string {
   const what = hint === null ? `${usageLabels[usage] ?? "memory"} of core ${core}` : `"${hint}" (${usageLabels[usage]}, core ${core})`;
   return model === undefined ? what : `${what} of ${model}`;
 }
@@ -202,7 +202,7 @@ export interface UsageRow {
 }
 
 /** The table as rows of numbers, for JSON. @param form column form, default 12; 22 names columns like `UsageType` */
-export function usageRows(cores: readonly CoreUsage[], form: ColumnForm = 12): UsageRow[] {
+export function usageRows(cores: readonly CoreUsageTable[], form: ColumnForm = 12): UsageRow[] {
   const row = (scope: UsageRow["scope"], core: number | null, model: number | null, usage: readonly number[]): UsageRow => ({
     scope, core, model, total: sumUsage(usage),
     columns: Object.fromEntries(foldUsage(usage, form).map((bytes, index) => [form === 22 ? usageNames[index]! : reportColumns(form)[index]!.name, bytes])),
@@ -214,7 +214,7 @@ export function usageRows(cores: readonly CoreUsage[], form: ColumnForm = 12): U
 }
 
 /** The table as CSV with a header line: scope, core, model, total, then one column each. Ends in a newline. */
-export function usageCsv(cores: readonly CoreUsage[], form: ColumnForm = 12): string {
+export function usageCsv(cores: readonly CoreUsageTable[], form: ColumnForm = 12): string {
   const rows = usageRows(cores, form);
   const names = Object.keys(rows[0]!.columns);
   const lines = rows.map(({ scope, core, model, total, columns }) => [scope, core ?? "", model ?? "", total, ...names.map((name) => columns[name])].join(","));

@@ -9,7 +9,7 @@ export const USAGE_COUNT = UsageType.MAX;
 export type ColumnForm = 12 | 13 | 22;
 
 /** One column of a report. */
-export interface Column {
+export interface UsageColumn {
   /** As flat reports print it. */
   readonly name: string;
   /** Upper and lower header word of the table. */
@@ -29,7 +29,7 @@ const HEADERS: Readonly<Record<string, readonly [string, string]>> = {
 };
 const NEVER_OF_MODELS: ReadonlySet<string> = new Set(["tensors", "shared scratchpad", "xt cc", "profiler buffers"]);
 
-function aggregate(names: readonly string[], map: readonly number[]): readonly Column[] {
+function aggregate(names: readonly string[], map: readonly number[]): readonly UsageColumn[] {
   return names.map((name, index) => ({
     name,
     header: HEADERS[name]!,
@@ -39,7 +39,7 @@ function aggregate(names: readonly string[], map: readonly number[]): readonly C
 }
 
 /** One column per usage. The wording of this form is ours: nothing public shows it. */
-function perUsage(): readonly Column[] {
+function perUsage(): readonly UsageColumn[] {
   return usageLabels.map((name, usage) => {
     const words = name.split(" ").map((word) => word[0]!.toUpperCase() + word.slice(1));
     return {
@@ -51,14 +51,14 @@ function perUsage(): readonly Column[] {
   });
 }
 
-const FORMS: Readonly<Record<ColumnForm, readonly Column[]>> = {
+const FORMS: Readonly<Record<ColumnForm, readonly UsageColumn[]>> = {
   12: aggregate(aggregateColumnNames, aggregateColumns),
   13: aggregate(aggregateColumnNames13, aggregateColumns13),
   22: perUsage(),
 };
 
 /** The columns of a form, in order. */
-export function reportColumns(form: ColumnForm): readonly Column[] {
+export function reportColumns(form: ColumnForm): readonly UsageColumn[] {
   return FORMS[form];
 }
 
@@ -73,7 +73,7 @@ export function sumUsage(usage: readonly number[]): number {
 }
 
 /** Memory of one loaded model on one core. */
-export interface ModelUsage {
+export interface ModelUsageRow {
   /** Model handle, for example 1001. */
   readonly id: number;
   /** Model name. */
@@ -83,13 +83,13 @@ export interface ModelUsage {
 }
 
 /** Memory of one core. */
-export interface CoreUsage {
+export interface CoreUsageTable {
   /** Core index on the device. */
   readonly core: number;
   /** Bytes by usage type, 22 values (a 23rd, the total, is ignored). */
   readonly usage: readonly number[];
   /** Models resident on it, ascending ids. */
-  readonly models: readonly ModelUsage[];
+  readonly models: readonly ModelUsageRow[];
 }
 
 /** What a table shows: an HBM and the cores that share it. */
@@ -99,7 +99,7 @@ export interface TableInput {
   /** HBM index; only shown with `label: "hbm"`. */
   readonly hbm: number;
   /** The cores that share the HBM. */
-  readonly cores: readonly CoreUsage[];
+  readonly cores: readonly CoreUsageTable[];
 }
 
 /** How a table looks. */
@@ -133,14 +133,14 @@ export function usageTable(input: TableInput, options: TableOptions = {}): strin
 }
 
 /** The lines after a table: a blank line, the heading, one line per model. No newline at the end. */
-export function modelNames(cores: readonly CoreUsage[]): string {
+export function modelNames(cores: readonly CoreUsageTable[]): string {
   const names = new Map(cores.flatMap(({ models }) => models.map(({ id, name }) => [id, name] as const)));
   const lines = [...names].sort(([a], [b]) => a - b).map(([id, name]) => `${id}: "${name}"`);
   return ["", "NEFF id to name mapping:", ...lines].join("\n");
 }
 
 /** Bytes by usage summed over cores. */
-export function overall(cores: readonly CoreUsage[]): number[] {
+export function overall(cores: readonly CoreUsageTable[]): number[] {
   return Array.from({ length: USAGE_COUNT }, (_, usage) => cores.reduce((sum, core) => sum + (core.usage[usage] ?? 0), 0));
 }
 
@@ -158,7 +158,7 @@ function cells(usage: readonly number[], form: ColumnForm): string[] {
   return [sumUsage(usage), ...foldUsage(usage, form)].map(formatBytes);
 }
 
-function modelCells(usage: readonly number[], form: ColumnForm, columns: readonly Column[]): string[] {
+function modelCells(usage: readonly number[], form: ColumnForm, columns: readonly UsageColumn[]): string[] {
   const folded = foldUsage(usage, form);
   const total = folded.reduce((sum, bytes, index) => columns[index]!.ofModels ? sum + bytes : sum, 0);
   return [formatBytes(total), ...folded.map((bytes, index) => columns[index]!.ofModels ? formatBytes(bytes) : "n/a")];
@@ -238,7 +238,7 @@ export function flatReport(refused: Omit<RefusedAllocation, "alignment">, usage:
 }
 
 /** The breakdown printed after a model was loaded: the core's total, then the model's categories, zero rows too. */
-export function modelBreakdown(place: { readonly device: number; readonly core: number; readonly usage: readonly number[] }, model: Omit<ModelUsage, "id">): string {
+export function modelBreakdown(place: { readonly device: number; readonly core: number; readonly usage: readonly number[] }, model: Omit<ModelUsageRow, "id">): string {
   const columns = reportColumns(12);
   const sharedScratchpad = foldUsage(place.usage, 12)[columns.findIndex(({ name }) => name === "shared scratchpad")]!;
   const rows = foldUsage(model.usage, 12).flatMap((bytes, index) => columns[index]!.ofModels ? [{ name: columns[index]!.name, bytes }] : []);

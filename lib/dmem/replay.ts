@@ -3,8 +3,8 @@ import { ArgumentError } from "../../ffi/error.ts";
 import { HbmSpace } from "../hbm/space.ts";
 import type { LogEvent } from "./allocation_log.ts";
 
-/** Options of {@linkcode replay}. */
-export interface ReplayOptions {
+/** Options of {@linkcode replayAllocations}. */
+export interface AllocationReplayOptions {
   /** Bytes of each HBM. */
   readonly hbmSize: number;
 }
@@ -36,7 +36,7 @@ export interface ReplayedHbm {
 }
 
 /** Result of a replay. */
-export interface ReplayResult {
+export interface AllocationReplay {
   /** Whether every recorded allocation fits. */
   readonly fits: boolean;
   /** Bytes of each HBM. */
@@ -69,10 +69,10 @@ interface State {
  *
  * @example
  * const log = parseAllocationLog(["action,id,hbm,size", `alloc,1,0,${3 * GiB}`, `alloc,2,0,${11 * GiB}`].join("\n"));
- * console.log(replay(log, { hbmSize: 16 * GiB }).fits); // → true
- * console.log(replay(log, { hbmSize: 12 * GiB }).misfits[0]?.event.line); // → 3
+ * console.log(replayAllocations(log, { hbmSize: 16 * GiB }).fits); // → true
+ * console.log(replayAllocations(log, { hbmSize: 12 * GiB }).misfits[0]?.event.line); // → 3
  */
-export function replay(log: readonly LogEvent[], options: ReplayOptions): ReplayResult {
+export function replayAllocations(log: readonly LogEvent[], options: AllocationReplayOptions): AllocationReplay {
   const { hbmSize } = options;
   if (!(Number.isSafeInteger(hbmSize) && hbmSize > 0)) throw new ArgumentError(`Cannot replay on an HBM of ${hbmSize} bytes: it must be a positive integer`);
   const run = new Run(hbmSize);

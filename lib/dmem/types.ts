@@ -4,7 +4,7 @@ import type { Pinned } from "../../ffi/memory.ts";
 import type { UsageName } from "../abi/runtime_dmem.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import type { OutOfMemoryReport } from "./oom_report.ts";
-import type { CoreUsage } from "./oom_text.ts";
+import type { CoreUsageTable } from "./oom_text.ts";
 import type { ByteSource, HostData } from "./host_data.ts";
 import type { MemoryObserver } from "./observer.ts";
 
@@ -385,7 +385,7 @@ export interface DeviceMemory extends Disposable {
   /** Many copies out, in one request where the driver has it. */
   batchOut(transfers: readonly BatchTransfer[]): BatchReport;
   /** What a core holds by usage, and what each labelled model on it does: input of the report functions. */
-  usage(core: number): CoreUsage;
+  usage(core: number): CoreUsageTable;
   /** The report of an HBM on demand, as if `size` bytes had just been refused there. */
   report(request: { readonly core: number; readonly size?: number; readonly hbm?: number; readonly usage?: number; readonly alignment?: number }): OutOfMemoryReport;
   /** Releases bounce buffers and allocators; reports what was still alive. The device stays open. A second call does nothing. */

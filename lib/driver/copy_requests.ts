@@ -11,7 +11,7 @@ import { requests } from "../abi/requests.ts";
 import type { Channel } from "./channel.ts";
 import type { DeviceFacts } from "./core_requests.ts";
 import { MemoryRequests } from "./memory_requests.ts";
-import { type BatchEntry, type BatchOptions, type CopyOffsets, type CopyReport, type Direction, type HostBuffer, isAtLeast, type ZeroCopyForm } from "./types.ts";
+import { type BatchEntry, type BatchCopyOptions, type CopyOffsets, type TransferReport, type Direction, type HostBuffer, isAtLeast, type ZeroCopyForm } from "./types.ts";
 
 /** Longest piece of a buffer copy. The driver cuts the size to 32 bits and then copies too little without an error. */
 const PIECE_BYTES = 2 ** 31;
@@ -99,11 +99,11 @@ export class CopyRequests extends MemoryRequests {
     this.#bufferCopy(handle, offset, destination, false);
   }
 
-  zeroCopyIn(handle: number, offset: number, source: HostBuffer, { threshold = 0, queue = DEFAULT_QUEUE }: { readonly threshold?: number; readonly queue?: number } = {}): CopyReport {
+  zeroCopyIn(handle: number, offset: number, source: HostBuffer, { threshold = 0, queue = DEFAULT_QUEUE }: { readonly threshold?: number; readonly queue?: number } = {}): TransferReport {
     return this.#zeroCopy(handle, offset, source, { toDevice: true, threshold, queue });
   }
 
-  zeroCopyOut(handle: number, offset: number, destination: HostBuffer, { queue = DEFAULT_QUEUE }: { readonly queue?: number } = {}): CopyReport {
+  zeroCopyOut(handle: number, offset: number, destination: HostBuffer, { queue = DEFAULT_QUEUE }: { readonly queue?: number } = {}): TransferReport {
     return this.#zeroCopy(handle, offset, destination, { toDevice: false, threshold: 0, queue });
   }
 
@@ -114,7 +114,7 @@ export class CopyRequests extends MemoryRequests {
     }
   }
 
-  #zeroCopy(handle: number, offset: number, buffer: HostBuffer, options: { readonly toDevice: boolean; readonly threshold: number; readonly queue: number }): CopyReport {
+  #zeroCopy(handle: number, offset: number, buffer: HostBuffer, options: { readonly toDevice: boolean; readonly threshold: number; readonly queue: number }): TransferReport {
     const size = buffer.byteLength;
     if (size === 0) return { way: "zero-copy", requests: 0 };
     const address = hostAddress(buffer);
@@ -129,7 +129,7 @@ export class CopyRequests extends MemoryRequests {
     return { way: done ? "zero-copy" : "buffer", requests: this.channel.count - before };
   }
 
-  batchCopy(direction: Direction, entries: readonly BatchEntry[], options: BatchOptions = {}): CopyReport {
+  batchCopy(direction: Direction, entries: readonly BatchEntry[], options: BatchCopyOptions = {}): TransferReport {
     const operations = entries.flatMap(({ operations }) => operations);
     if (entries.length === 0 || operations.length === 0) {
       throw new ArgumentError("Cannot copy a batch: it has no transfers");
@@ -228,7 +228,7 @@ export class CopyRequests extends MemoryRequests {
     return this.#zeroPiece(handle, offset, address, size, options);
   }
 
-  #batchRequest(direction: Direction, entries: readonly BatchEntry[], { threshold = 0, queue = -1, memorySource = pinned }: BatchOptions): boolean {
+  #batchRequest(direction: Direction, entries: readonly BatchEntry[], { threshold = 0, queue = -1, memorySource = pinned }: BatchCopyOptions): boolean {
     const memory = encodeBatches(entries, threshold, memorySource);
     registerPinned(memory);
     try {

@@ -91,7 +91,7 @@ export function withRequestLog(kernel: Kernel, sink: (record: CallRecord) => voi
 }
 
 /** A call that is to fail. */
-export interface Fault {
+export interface RequestFault {
   /** Which system call; default `ioctl`. */
   readonly call?: KernelCall | undefined;
   /** Only this request (its name), or these; default any. */
@@ -133,7 +133,7 @@ interface ArmedFault {
  *
  * @example
  * using machine = createFake({ product: "trn2" });
- * const kernel = withFaults(machine.kernel(), [{ request: "MEM_GET_PA", errno: "EIO", times: Infinity }]);
+ * const kernel = withRequestFaults(machine.kernel(), [{ request: "MEM_GET_PA", errno: "EIO", times: Infinity }]);
  * using device = openDevice({ kernel });
  * const handle = device.alloc({ size: 4096, alignment: 0, host: false, hbm: 0, core: 0, category: 1 });
  * try {
@@ -142,7 +142,7 @@ interface ArmedFault {
  *   console.log((error as RequestError).errno); // → 5
  * }
  */
-export function withFaults(kernel: Kernel, plan: readonly Fault[]): FaultyKernel {
+export function withRequestFaults(kernel: Kernel, plan: readonly RequestFault[]): FaultyKernel {
   const faults = plan.map(arm);
   let fired = 0;
   let matched = 0;
@@ -183,7 +183,7 @@ export function withFaults(kernel: Kernel, plan: readonly Fault[]): FaultyKernel
   };
 }
 
-function arm({ call = "ioctl", request, nth = 1, times = 1, errno, result, carriedOut = false }: Fault): ArmedFault {
+function arm({ call = "ioctl", request, nth = 1, times = 1, errno, result, carriedOut = false }: RequestFault): ArmedFault {
   const number = typeof errno === "string" ? Errno[errno] : errno;
   if (number === undefined && result === undefined) {
     throw new ArgumentError(`Cannot plan a fault: ${errno === undefined ? "it has neither errno nor result" : `errno ${errno} is not known`}`);

@@ -4,5 +4,4 @@ export * from "./discover.ts";
 export * from "./error.ts";
 export * from "./layers.ts";
 export * from "./types.ts";
-export * from "./types.ts";
 export type { AnyRequest } from "./arguments.ts";

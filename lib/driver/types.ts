@@ -119,7 +119,7 @@ export interface BatchEntry {
 }
 
 /** Options of a batch copy. */
-export interface BatchOptions {
+export interface BatchCopyOptions {
   /** Largest size written through the PCI window, default 0; the field keeps its low 16 bits. */
   readonly threshold?: number | undefined;
   /** Queue, default −1: the core's own. */
@@ -129,7 +129,7 @@ export interface BatchOptions {
 }
 
 /** How a copy was done: the request used and how many of them. */
-export interface CopyReport {
+export interface TransferReport {
   /** The way taken. */
   readonly way: "batch" | "zero-copy" | "buffer";
   /** Requests issued. */
@@ -269,11 +269,11 @@ export interface NeuronDevice {
   /** Copies from a chunk into host memory through the driver's bounce buffer; split below 4 GiB. */
   bufCopyOut(handle: number, offset: number, destination: HostBuffer): void;
   /** Copies host memory into a chunk without a bounce buffer where the driver can. */
-  zeroCopyIn(handle: number, offset: number, source: HostBuffer, options?: { readonly threshold?: number; readonly queue?: number }): CopyReport;
+  zeroCopyIn(handle: number, offset: number, source: HostBuffer, options?: { readonly threshold?: number; readonly queue?: number }): TransferReport;
   /** Copies from a chunk into host memory without a bounce buffer where the driver can. */
-  zeroCopyOut(handle: number, offset: number, destination: HostBuffer, options?: { readonly queue?: number }): CopyReport;
+  zeroCopyOut(handle: number, offset: number, destination: HostBuffer, options?: { readonly queue?: number }): TransferReport;
   /** Many transfers at once: one request where the driver has it, else one buffer copy each. */
-  batchCopy(direction: Direction, entries: readonly BatchEntry[], options?: BatchOptions): CopyReport;
+  batchCopy(direction: Direction, entries: readonly BatchEntry[], options?: BatchCopyOptions): TransferReport;
   /** Sets bytes of a chunk. @param value 0 … 255 */
   memset(handle: number, offset: number, size: number, value: number): void;
 

@@ -3,7 +3,7 @@ import { CinitSet, Crwl, CrwlNcMapExt, NcModelStartedCount, NcPidStateDump } fro
 import { CrwlNcMap } from "../abi/driver_info.ts";
 import { CoreInitState } from "../abi/driver_enums.ts";
 import type { Call, Handler } from "./call.ts";
-import { type ModelLock, MAX_CORES } from "./core_state.ts";
+import { type ModelLock, CORE_SLOTS } from "./core_state.ts";
 import { firstCore, MARK_COUNT } from "./core_marks.ts";
 import { argument, putU64 } from "./user_memory.ts";
 
@@ -25,7 +25,7 @@ function lockRequest(carryOut: LockRequest): Handler {
     if (left !== 0) return left;
     const { view, offset } = argument;
     const core = view.getUint32(offset + Crwl.offsets.ncId, true);
-    if (core >= MAX_CORES) return -Errno.EINVAL;
+    if (core >= CORE_SLOTS) return -Errno.EINVAL;
     const uuid = new Uint8Array(view.buffer, view.byteOffset + offset + Crwl.offsets.uuid, Crwl.fields.uuid.size).slice();
     return carryOut(call, call.device.cores[core]!.lock, uuid);
   };

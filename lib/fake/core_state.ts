@@ -1,7 +1,7 @@
 import { CoreInitState } from "../abi/driver_enums.ts";
 
 /** Cores the driver has room for, whatever the device has. */
-export const MAX_CORES = 8;
+export const CORE_SLOTS = 8;
 /** Bytes of a model's uuid. */
 export const UUID_BYTES = 32;
 
@@ -18,7 +18,7 @@ export interface ModelLock {
 }
 
 /** What the driver keeps about one core apart from memory. */
-export interface CoreState {
+export interface FakeCore {
   /** `neuron_cinit_state`. */
   init: number;
   /** Models started. */
@@ -30,8 +30,8 @@ export interface CoreState {
 }
 
 /** The state of all cores of a device after loading the driver. */
-export function createCores(): readonly CoreState[] {
-  return Array.from({ length: MAX_CORES }, () => ({
+export function createCores(): readonly FakeCore[] {
+  return Array.from({ length: CORE_SLOTS }, () => ({
     init: CoreInitState.INVALID,
     started: 0,
     lock: { pid: 0, uuid: new Uint8Array(UUID_BYTES), writing: false, readers: 0 },
@@ -40,7 +40,7 @@ export function createCores(): readonly CoreState[] {
 }
 
 /** Drops the model locks of a process that went away. */
-export function releaseLocks(cores: readonly CoreState[], pid: number): void {
+export function releaseLocks(cores: readonly FakeCore[], pid: number): void {
   for (const { lock } of cores) {
     if (lock.pid !== pid) continue;
     lock.pid = 0;

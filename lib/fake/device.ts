@@ -8,7 +8,7 @@ import { Backing } from "./backing.ts";
 import { CARVEOUT_BYTES, PAGE_BYTES } from "../hbm/layout.ts";
 import { Chunk, ChunkList, type Lifespan } from "./chunk.ts";
 import { createPools, giveBack, type HbmPools, place, placeScratchpad, takeMain } from "../hbm/pools.ts";
-import { type CoreState, createCores, MAX_CORES, type ResetRequest } from "./core_state.ts";
+import { type FakeCore, createCores, CORE_SLOTS, type ResetRequest } from "./core_state.ts";
 import { book, type Counters, createCounters, unbook } from "./counters.ts";
 import { STORE_BYTES, STORE_COUNT, type Store } from "./datastores.ts";
 import type { DmaThread } from "./dma_thread.ts";
@@ -67,9 +67,9 @@ export class Device {
   /** Chunks that live as long as the device. */
   readonly driverChunks = new ChunkList();
   /** Descriptor rings; {@linkcode ringOf} finds a core's. */
-  readonly rings: readonly Ring[] = Array.from({ length: MAX_CORES }, createRing);
+  readonly rings: readonly Ring[] = Array.from({ length: CORE_SLOTS }, createRing);
   /** State of each core. */
-  readonly cores: readonly CoreState[] = createCores();
+  readonly cores: readonly FakeCore[] = createCores();
   /** Notification queues. */
   readonly queues: Queues;
   /** Datastores. */

@@ -1,7 +1,7 @@
 import { Errno } from "../../ffi/errno.ts";
 import { decodeRequest, type Request } from "../abi/request.ts";
 import { requests } from "../abi/requests.ts";
-import { compareVersions, driverProfile } from "../abi/topology.ts";
+import { compareVersionText, driverProfile } from "../abi/topology.ts";
 import type { Call, Handler } from "./call.ts";
 import { copyHandlers } from "./copy_requests.ts";
 import { coreHandlers } from "./core_requests.ts";
@@ -58,8 +58,8 @@ export function dispatchTable(version: string, without: readonly string[] = []):
   for (const request of Object.values(requests) as readonly Request[]) {
     const handler = handlers[request.name];
     const dropped = DROPPED[request.name];
-    if (handler === undefined || (request.since !== null && compareVersions(request.since, version) > 0)) continue;
-    if (dropped !== undefined && compareVersions(dropped, version) <= 0) continue;
+    if (handler === undefined || (request.since !== null && compareVersionText(request.since, version) > 0)) continue;
+    if (dropped !== undefined && compareVersionText(dropped, version) <= 0) continue;
     if (without.includes(request.name)) continue;
     const { name, gated, freeAccess } = request;
     const group = groups[request.number] ??= { exact: [], loose: undefined };

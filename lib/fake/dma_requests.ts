@@ -6,7 +6,7 @@ import {
 import { DmaQueueType, MemCategory } from "../abi/driver_enums.ts";
 import type { Call, Handler } from "./call.ts";
 import { checkBounds } from "./copy_requests.ts";
-import { BATCH_LIMIT, DESCRIPTOR_BYTES, ENGINE_QUEUES, ENGINES, inEngineRange } from "./registers.ts";
+import { BATCH_LIMIT, DESCRIPTOR_BYTES, ENGINE_QUEUES, ENGINE_COUNT, inEngineRange } from "./registers.ts";
 import { PAGE_BYTES } from "../hbm/layout.ts";
 import { BOUNCE_BYTES, moveSync } from "./transfer.ts";
 import { argument, u64At } from "./user_memory.ts";
@@ -17,7 +17,7 @@ const WINDOW_MASK = 0xfff0_0000_0000n;
 /** Sets up a queue, as far as the driver looks at the numbers. */
 function initQueue(call: Call, view: DataView, base: number): number {
   const at = DmaQueueInit.offsets;
-  if (view.getUint32(base + at.engId, true) >= ENGINES || view.getUint32(base + at.qid, true) >= ENGINE_QUEUES) return -Errno.EINVAL;
+  if (view.getUint32(base + at.engId, true) >= ENGINE_COUNT || view.getUint32(base + at.qid, true) >= ENGINE_QUEUES) return -Errno.EINVAL;
   const completion = call.device.handles.find(u64At(view, base + at.rxcHandle));
   const descriptors = view.getUint32(base + at.rxDescCount, true);
   return completion !== undefined && descriptors * DESCRIPTOR_BYTES > completion.size ? -Errno.EINVAL : 0;
@@ -47,7 +47,7 @@ function onEngine(bytes: number, carryOut: (call: Call, view: DataView, offset: 
     const left = call.memory.open(call.address, bytes, argument);
     if (left !== 0) return left;
     const { view, offset } = argument;
-    return view.getUint32(offset, true) >= ENGINES ? -Errno.EINVAL : carryOut(call, view, offset);
+    return view.getUint32(offset, true) >= ENGINE_COUNT ? -Errno.EINVAL : carryOut(call, view, offset);
   };
 }
 

@@ -11,7 +11,7 @@ export type FaultAction =
   | { readonly kind: "die" };
 
 /** A planned fault. */
-export interface Fault {
+export interface PlannedFault {
   /** Name of the request without `NEURON_IOCTL_`, or `open`, `mmap`, or `*` for all requests. */
   readonly request: string;
   /** Which call: the n-th, from the n-th on, or a share of all by chance. */
@@ -40,7 +40,7 @@ const OTHER_CALLS: ReadonlySet<string> = new Set(["open", "mmap", "*"]);
  *
  * @throws {ArgumentError} for anything else, and for requests that do not exist
  */
-export function parseFault(text: string): Fault {
+export function parseFault(text: string): PlannedFault {
   const parts = text.split(":");
   const [request = "", nth = "", action = ""] = parts;
   const known = OTHER_CALLS.has(request) || Object.hasOwn(requests, request);
@@ -55,7 +55,7 @@ export function parseFault(text: string): Fault {
   return { request, when, action: parsed };
 }
 
-function parseWhen(text: string): Fault["when"] | undefined {
+function parseWhen(text: string): PlannedFault["when"] | undefined {
   if (text === "*") return { from: 1 };
   const match = /^(\d+(?:\.\d+)?)(\+|%)?$/.exec(text);
   if (match === null) return undefined;
@@ -75,10 +75,10 @@ function parseAction(text: string): FaultAction | undefined {
 }
 
 /** Applies a plan of faults. @param seed for those that come by chance */
-export function faultMiddleware(faults: readonly Fault[], seed: number): Middleware {
-  const counts = new Map<Fault, number>();
+export function faultMiddleware(faults: readonly PlannedFault[], seed: number): Middleware {
+  const counts = new Map<PlannedFault, number>();
   const random = generator(seed);
-  const due = ({ when }: Fault, count: number) =>
+  const due = ({ when }: PlannedFault, count: number) =>
     "nth" in when ? count === when.nth : "from" in when ? count >= when.from : random() < when.chance;
   return (context, next) => {
     let result: number | undefined;

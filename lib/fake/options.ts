@@ -1,8 +1,8 @@
 import { ArgumentError } from "../../ffi/error.ts";
 import { geometries, type Geometry, type Product } from "../abi/architecture.ts";
 import { driverConstants, DriverFeature } from "../abi/driver_enums.ts";
-import { compareVersions, type DriverProfile, driverProfile } from "../abi/topology.ts";
-import type { Danger, DangerPolicy, Fault } from "./faults.ts";
+import { compareVersionText, type DriverProfile, driverProfile } from "../abi/topology.ts";
+import type { Danger, DangerPolicy, PlannedFault } from "./faults.ts";
 import { CARVEOUT_BYTES, PAGE_BYTES } from "../hbm/layout.ts";
 
 /** Settings of a fake machine. */
@@ -36,7 +36,7 @@ export interface FakeOptions {
   /** Requests that this driver does not have: EINVAL, like a driver from before they came. Their feature flags are off. */
   readonly without?: readonly string[];
   /** Planned faults; {@linkcode parseFault} reads them from text. */
-  readonly faults?: readonly Fault[];
+  readonly faults?: readonly PlannedFault[];
   /** Milliseconds that every request takes. */
   readonly latency?: number;
   /** Seed for what happens by chance; default 1. */
@@ -86,7 +86,7 @@ export function resolveOptions(options: FakeOptions): Settings {
   const geometry = geometries[options.product];
   const version = options.driverVersion ?? (options.product === "trn3" ? "2.27" : "2.24.7");
   const full = FULL_VERSION[version] ?? version;
-  if (!/^\d+(\.\d+){1,3}$/.test(full) || compareVersions(full, OLDEST_VERSION) < 0) {
+  if (!/^\d+(\.\d+){1,3}$/.test(full) || compareVersionText(full, OLDEST_VERSION) < 0) {
     throw new ArgumentError(`Cannot make a fake with driver ${JSON.stringify(full)}: the oldest whose behaviour is known is ${OLDEST_VERSION}`, {
       hint: "Versions look like 2.24.7, 2.27 or 2.29.", details: { version: full },
     });

@@ -126,7 +126,7 @@ function windowBytes({ view, offset }: Window, length: number): Uint8Array {
 }
 
 /** What a replay found. */
-export interface ReplayResult {
+export interface RequestReplay {
   /** Calls that were replayed. */
   readonly calls: number;
   /** The first call that came out otherwise, counted from 0, or undefined. */
@@ -141,7 +141,7 @@ export interface ReplayResult {
  * @param create makes the machine from the settings in the header
  * @throws {NeuronError} when it is no request log
  */
-export function replayRequests(lines: Iterable<string>, create: (options: FakeOptions) => FakeMachine): ReplayResult {
+export function replayRequests(lines: Iterable<string>, create: (options: FakeOptions) => FakeMachine): RequestReplay {
   const iterator = lines[Symbol.iterator]();
   const header = parseHeader(iterator.next().value as string | undefined);
   using machine = create(header.machine as unknown as FakeOptions);

@@ -14,7 +14,7 @@ const CORE_BYTES = 0x4000000;
 const SEMAPHORE_WINDOW = 0x1000;
 
 /** Engines and queues of one engine that the driver has room for. */
-export const ENGINES = 132;
+export const ENGINE_COUNT = 132;
 /** Queues of an engine. */
 export const ENGINE_QUEUES = 16;
 /** Semaphores of a core; index 256 of the events is let through by the driver. */

@@ -1,7 +1,7 @@
 import { DeviceReady, DeviceReset } from "../abi/driver_core.ts";
 import { CoreInitState, DeviceState, driverConstants } from "../abi/driver_enums.ts";
 import type { Call, Handler, MachineState } from "./call.ts";
-import { MAX_CORES } from "./core_state.ts";
+import { CORE_SLOTS } from "./core_state.ts";
 import type { Device } from "./device.ts";
 import type { Wait } from "./options.ts";
 import type { Slot } from "./process_table.ts";
@@ -17,7 +17,7 @@ const FROM_SYSFS = -1;
 
 /** The cores of a map that the device has. */
 export function coresOf(device: Device, map: number): readonly number[] {
-  return Array.from({ length: MAX_CORES }, (_, core) => core).filter((core) => map === ALL_CORES || ((map >>> core) & 1) !== 0)
+  return Array.from({ length: CORE_SLOTS }, (_, core) => core).filter((core) => map === ALL_CORES || ((map >>> core) & 1) !== 0)
     .filter((core) => core < device.geometry.coresPerDevice);
 }
 

@@ -18,7 +18,7 @@ import {
   checkShape,
   fieldError,
   fieldOf,
-  type Fields,
+  type JsonFields,
   found,
   isTable,
   shapeError,
@@ -89,7 +89,7 @@ export function readDefinition(context: DefinitionContext): Subgraph {
   judgeDuplicates(document, context);
   const directory = member.includes("/") ? member.slice(0, member.lastIndexOf("/")) : "";
   const { byId, variables } = readVariables(root.var, { ...context, directory });
-  const rootFields: Fields = { table: root, member, path: () => "$" };
+  const rootFields: JsonFields = { table: root, member, path: () => "$" };
   const engines = ENGINES.map((engine) => engineOf(engine, root[engine], { ...context, directory }));
   let descriptors: number | undefined;
   return {
@@ -288,7 +288,7 @@ function readQueues(table: Readonly<Record<string, unknown>>, member: string): r
   });
 }
 
-function readQueue(name: string, fields: Fields): DmaQueue {
+function readQueue(name: string, fields: JsonFields): DmaQueue {
   const owner = ENGINES.find((engine) => engine === fieldOf(fields, "owner"));
   if (owner === undefined) {
     throw fieldError(
@@ -312,7 +312,7 @@ function readQueue(name: string, fields: Fields): DmaQueue {
   };
 }
 
-function readReservations(root: Fields): readonly Reservation[] | null {
+function readReservations(root: JsonFields): readonly Reservation[] | null {
   const list = fieldOf(root, "runtime_statebuffer_reservation");
   if (list === undefined) return null;
   if (!Array.isArray(list)) {
@@ -323,7 +323,7 @@ function readReservations(root: Fields): readonly Reservation[] | null {
     if (!isTable(entry)) {
       throw shapeError(`a reservation is an object, found ${found(entry)}`, { member: root.member, path: path() });
     }
-    const fields: Fields = { table: entry, member: root.member, path };
+    const fields: JsonFields = { table: entry, member: root.member, path };
     const type = textField(fields, "type") ?? "";
     if (type !== "evtaccel") throw fieldError(fields, "type", `unknown reservation type ${found(type)}, only evtaccel exists`);
     return {

@@ -1,3 +1,5 @@
+import { STATE_BUFFER_BYTES } from "../abi/architecture.ts";
+import { INSTRUCTION_BYTES } from "../abi/runtime_kbin.ts";
 import * as v from "valibot";
 import { NeffError, printable, withFile } from "./error.ts";
 import { parseJson } from "./json.ts";
@@ -10,7 +12,6 @@ import {
   type EngineContents,
   type EngineFile,
   type Member,
-  STATE_BUFFER_BYTES,
   type Subgraph,
   type Variable,
 } from "./model.ts";
@@ -18,7 +19,7 @@ import {
   checkShape,
   fieldError,
   fieldOf,
-  type Fields,
+  type JsonFields,
   found,
   isTable,
   shapeError,
@@ -27,9 +28,6 @@ import {
   wholeListField,
 } from "./shape.ts";
 import { inDirectory, sizeOfVariable } from "./variable.ts";
-
-/** Bytes of one instruction. */
-export const INSTRUCTION_BYTES = 64;
 
 /** Where to find an engine's files. */
 export interface EngineContext {
@@ -145,7 +143,7 @@ function placeError(place: Place, reason: string): NeffError {
 
 function readBlock(block: unknown, place: Place): DmaBlock {
   if (!isTable(block)) throw placeError(place, `a DMA block is an object, found ${found(block)}`);
-  const fields: Fields = { table: block, ...place };
+  const fields: JsonFields = { table: block, ...place };
   const desc = fieldOf(fields, "desc") ?? [];
   if (!Array.isArray(desc)) throw fieldError(fields, "desc", `an array is expected, found ${found(desc)}`);
   return {
@@ -161,7 +159,7 @@ function readBlock(block: unknown, place: Place): DmaBlock {
 
 function readEntry(entry: unknown, place: Place): DmaEntry {
   if (!isTable(entry)) throw placeError(place, `a DMA entry is an object, found ${found(entry)}`);
-  const fields: Fields = { table: entry, ...place };
+  const fields: JsonFields = { table: entry, ...place };
   const gathered = fieldOf(fields, "from_arr");
   const op = textField(fields, "op") ?? (fieldOf(fields, "transpose_op") === undefined ? "copy" : "transpose");
   return {
@@ -171,7 +169,7 @@ function readEntry(entry: unknown, place: Place): DmaEntry {
   };
 }
 
-function readGathered(list: unknown, fields: Fields): readonly DmaReference[] {
+function readGathered(list: unknown, fields: JsonFields): readonly DmaReference[] {
   if (!Array.isArray(list) || list.length === 0 || list.length > 16) {
     throw fieldError(fields, "from_arr", `an array of 1 to 16 sources is expected, found ${found(list)}`);
   }
@@ -183,7 +181,7 @@ function readGathered(list: unknown, fields: Fields): readonly DmaReference[] {
 }
 
 /** One side of an entry: `from`, `from_off`, `from_sizes`, `from_steps`, `from_dtype` and the same with `to`. */
-function readReference(fields: Fields, side: "from" | "to"): DmaReference {
+function readReference(fields: JsonFields, side: "from" | "to"): DmaReference {
   const variable = textField(fields, side);
   if (variable === null) throw fieldError(fields, side, "a required key is missing");
   const offset = wholeField(fields, `${side}_off`, { fallback: 0 });

@@ -3,7 +3,7 @@ import { NeffError } from "./error.ts";
 import { duplicateKey, neededBytes } from "./definition.ts";
 import { parseJson } from "./json.ts";
 import type { NeffLimits } from "./limits.ts";
-import type { KelfFacts, Member, Target } from "./model.ts";
+import type { KelfFacts, Member, NeffTarget } from "./model.ts";
 import { checkShape, found, shapeError } from "./shape.ts";
 
 const Kelf = v.looseObject({
@@ -14,7 +14,7 @@ const Kelf = v.looseObject({
 });
 
 /** Every spelling of a target and what it means (kelf notes, section 3). */
-export const TARGET_WORDS: Readonly<Record<string, Target>> = {
+export const TARGET_WORDS: Readonly<Record<string, NeffTarget>> = {
   sunda: "sunda",
   v2: "sunda",
   cayman: "cayman",
@@ -26,7 +26,7 @@ export const TARGET_WORDS: Readonly<Record<string, Target>> = {
 };
 
 /** Instance families of each target, for people. */
-export const TARGET_FAMILIES: Readonly<Record<Target, string>> = {
+export const TARGET_FAMILIES: Readonly<Record<NeffTarget, string>> = {
   sunda: "trn1 and inf2",
   cayman: "trn2",
   mariana: "trn3",
@@ -36,7 +36,7 @@ export const TARGET_FAMILIES: Readonly<Record<Target, string>> = {
 /** A kelf file, read. */
 export interface Kelf {
   readonly facts: KelfFacts;
-  readonly target: Target;
+  readonly target: NeffTarget;
   readonly graphs: readonly { readonly name: string; readonly definition: string }[];
 }
 
@@ -58,7 +58,7 @@ export function readKelf(member: string, context: { members: ReadonlyMap<string,
   };
 }
 
-function targetOf(word: string | undefined, member: string): Target {
+function targetOf(word: string | undefined, member: string): NeffTarget {
   const key = word ?? "";
   const target = Object.hasOwn(TARGET_WORDS, key) ? TARGET_WORDS[key] : undefined;
   if (target !== undefined) return target;

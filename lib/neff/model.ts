@@ -8,7 +8,7 @@
  */
 
 /** Code names of the architectures a NEFF can be compiled for; `*` runs on any. */
-export type Target = "sunda" | "cayman" | "mariana" | "*";
+export type NeffTarget = "sunda" | "cayman" | "mariana" | "*";
 
 /** One compiled model. */
 export interface Neff {
@@ -17,7 +17,7 @@ export interface Neff {
   /** `tool_version` of `info.json`, the only place with the compiler's version; null without it. */
   readonly compiler: string | null;
   /** Architecture of the kelf file, aliases (`v3`) and absence (sunda) resolved. */
-  readonly target: Target;
+  readonly target: NeffTarget;
   /** `version` of the kelf file, such as `0.5`. */
   readonly kelfVersion: string;
   readonly kelf: KelfFacts;
@@ -231,7 +231,7 @@ export interface PointerVariable extends VariableBase {
 }
 
 /** Where a virtual variable's arena lies. */
-export type BackingBuffer = "local" | "shared" | "sharded" | "main";
+export type PageBacking = "local" | "shared" | "sharded" | "main";
 
 /** A place in the scratchpad; places overlap on purpose. */
 export interface VirtualVariable extends VariableBase, PrintMetadata {
@@ -240,7 +240,7 @@ export interface VirtualVariable extends VariableBase, PrintMetadata {
   /** `backing_variable_off`: offset in the scratchpad area. */
   readonly backingOffset: number;
   /** `backing_buf`; `local` when absent. */
-  readonly backingBuffer: BackingBuffer;
+  readonly backingBuffer: PageBacking;
   readonly fabricPath: string | null;
 }
 
@@ -367,6 +367,3 @@ export interface Note {
 
 /** Engines in the order of the runtime's numbers. */
 export const ENGINES: readonly Engine[] = ["pe", "act", "pool", "dve", "sp"];
-
-/** Size of the state buffer as variables address it: 128 partitions of 0x40000 bytes. */
-export const STATE_BUFFER_BYTES = 0x2000000;

@@ -6,7 +6,7 @@ import { limitsWith, type NeffLimits } from "./limits.ts";
 import type { ArchiveFacts, Member, Neff, Note } from "./model.ts";
 import { noteTail, type NeffPlace, type ParseOptions, placeNotes } from "./read.ts";
 import { headBytesOf, isDefinition, keepFirst } from "./read_neff.ts";
-import { type ByteSource, type NeffSource, openSource } from "./source.ts";
+import { type FileBytes, type NeffSource, openSource } from "./source.ts";
 import { type MemberStream, passMembers, placeIn, type StreamSummary } from "./stream.ts";
 
 /** Payload bytes kept when nothing else is asked for. */
@@ -78,7 +78,7 @@ function named(error: unknown, file: string | undefined): unknown {
 
 interface PassingParts {
   readonly source: NeffSource;
-  readonly bytes: ByteSource;
+  readonly bytes: FileBytes;
   readonly place: NeffPlace;
   readonly limits: NeffLimits;
   readonly file: string | undefined;

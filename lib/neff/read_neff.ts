@@ -3,7 +3,7 @@ import { NeffError, withFile } from "./error.ts";
 import { limitsWith, type NeffLimits } from "./limits.ts";
 import type { ArchiveFacts, Member, Neff, Note } from "./model.ts";
 import { expectedHash, noteTail, parseNeff, type ParseOptions, placeNotes } from "./read.ts";
-import { type ByteSource, type NeffSource, openSource, readAll } from "./source.ts";
+import { type FileBytes, type NeffSource, openSource, readAll } from "./source.ts";
 import type { MemberStream, StreamSummary } from "./stream.ts";
 
 /** How to read a NEFF from a file. */
@@ -50,7 +50,7 @@ export async function readNeff(source: NeffSource, options: ReadOptions = {}): P
   }
 }
 
-async function readDefinitions(source: ByteSource, limits: NeffLimits, options: ReadOptions): Promise<Neff> {
+async function readDefinitions(source: FileBytes, limits: NeffLimits, options: ReadOptions): Promise<Neff> {
   const { passMembers, placeIn } = await import("./stream.ts");
   const place = await placeIn(source, limits);
   const hash = options.verifyHash === true;

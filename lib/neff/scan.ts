@@ -5,7 +5,7 @@ import { NeuronError } from "../../ffi/error.ts";
 import { describeLocation, NeffError, type NeffErrorKind, type NeffLocation } from "./error.ts";
 import { TARGET_FAMILIES } from "./kelf.ts";
 import type { NeffLimits } from "./limits.ts";
-import type { Neff, Note, Target } from "./model.ts";
+import type { Neff, Note, NeffTarget } from "./model.ts";
 import { readNeff } from "./read_neff.ts";
 
 /**
@@ -28,7 +28,7 @@ export interface ScanResult {
   /** One sentence; null for a good file. */
   readonly reason: string | null;
   readonly hint: string | null;
-  readonly target: Target | null;
+  readonly target: NeffTarget | null;
   readonly compiler: string | null;
   readonly paddingBytes: number | null;
   readonly notes: readonly Note[];
@@ -37,7 +37,7 @@ export interface ScanResult {
 /** How to scan. */
 export interface ScanOptions {
   /** The architecture the files should be for; a file for another one is `wrong-target`. */
-  readonly target?: Target | undefined;
+  readonly target?: NeffTarget | undefined;
   /** Scan every file of a folder, not only those named like NEFFs. */
   readonly all?: boolean | undefined;
   readonly limits?: Partial<NeffLimits> | undefined;
@@ -89,7 +89,7 @@ function lookAtEngines(neff: Neff): number {
   return outside;
 }
 
-function verdictOf(file: string, neff: Neff, context: { outside: number; target: Target | undefined }): ScanResult {
+function verdictOf(file: string, neff: Neff, context: { outside: number; target: NeffTarget | undefined }): ScanResult {
   const { outside, target } = context;
   const { paddingBytes } = neff.archive;
   const notes: Note[] = [...neff.notes];

@@ -58,7 +58,7 @@ export function shapeError(reason: string, where: { readonly member: string; rea
 }
 
 /** An object of a JSON member together with its place: what the field readers take. */
-export interface Fields {
+export interface JsonFields {
   readonly table: Readonly<Record<string, unknown>>;
   readonly member: string;
   /** The object's JSON path; made when there is something to complain about. */
@@ -66,17 +66,17 @@ export interface Fields {
 }
 
 /** The value of `key`, or undefined. Keys are the format's own, none of which any object inherits. */
-export function fieldOf(fields: Fields, key: string): unknown {
+export function fieldOf(fields: JsonFields, key: string): unknown {
   return fields.table[key];
 }
 
 /** A fault at `key`. */
-export function fieldError(fields: Fields, key: string, reason: string): NeffError {
+export function fieldError(fields: JsonFields, key: string, reason: string): NeffError {
   return shapeError(reason, { member: fields.member, path: jsonPath(fields.path(), key) });
 }
 
 /** A whole number 0 … `most`; `fallback` when the key is absent, an error when there is none. */
-export function wholeField(fields: Fields, key: string, options: { most?: number; fallback?: number } = {}): number {
+export function wholeField(fields: JsonFields, key: string, options: { most?: number; fallback?: number } = {}): number {
   const value = fieldOf(fields, key);
   const most = options.most ?? Number.MAX_SAFE_INTEGER;
   if (value === undefined) {
@@ -90,7 +90,7 @@ export function wholeField(fields: Fields, key: string, options: { most?: number
 }
 
 /** Text; null when the key is absent. */
-export function textField(fields: Fields, key: string): string | null {
+export function textField(fields: JsonFields, key: string): string | null {
   const value = fieldOf(fields, key);
   if (value === undefined) return null;
   if (typeof value !== "string") throw fieldError(fields, key, `text is expected, found ${found(value)}`);
@@ -99,7 +99,7 @@ export function textField(fields: Fields, key: string): string | null {
 
 /** An array of whole numbers 0 … `most`; `fallback` when the key is absent. */
 export function wholeListField(
-  fields: Fields,
+  fields: JsonFields,
   key: string,
   options: { most?: number; fallback?: readonly number[] } = {},
 ): readonly number[] {

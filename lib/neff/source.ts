@@ -8,7 +8,7 @@ import type { NeffLimits } from "./limits.ts";
 export type NeffSource = string | URL | Uint8Array | ArrayBuffer | Blob;
 
 /** Bytes that can be read anywhere, more than once. */
-export interface ByteSource {
+export interface FileBytes {
   /** For messages; undefined for bytes in memory. */
   readonly name: string | undefined;
   /** Path of a file, for whoever reads it on his own; undefined for everything else. */
@@ -23,7 +23,7 @@ export interface ByteSource {
 const READ_BYTES = 512 * 1024;
 
 /** Opens a source. Throws a `NeffError` for a file that is missing, not readable or no regular file. */
-export async function openSource(source: NeffSource): Promise<ByteSource> {
+export async function openSource(source: NeffSource): Promise<FileBytes> {
   if (typeof source === "string") return openFile(source);
   if (source instanceof URL) {
     if (source.protocol !== "file:") {
@@ -39,7 +39,7 @@ export async function openSource(source: NeffSource): Promise<ByteSource> {
   });
 }
 
-function bytesSource(bytes: Uint8Array): ByteSource {
+function bytesSource(bytes: Uint8Array): FileBytes {
   return {
     name: undefined,
     size: bytes.length,
@@ -48,7 +48,7 @@ function bytesSource(bytes: Uint8Array): ByteSource {
   };
 }
 
-function blobSource(blob: Blob): ByteSource {
+function blobSource(blob: Blob): FileBytes {
   return {
     name: (blob as { name?: string }).name,
     size: blob.size,
@@ -57,7 +57,7 @@ function blobSource(blob: Blob): ByteSource {
   };
 }
 
-async function openFile(path: string): Promise<ByteSource> {
+async function openFile(path: string): Promise<FileBytes> {
   let handle: FileHandle | undefined;
   try {
     handle = await open(path, "r");
@@ -70,7 +70,7 @@ async function openFile(path: string): Promise<ByteSource> {
   }
 }
 
-function fileSource(path: string, handle: FileHandle, size: number): ByteSource {
+function fileSource(path: string, handle: FileHandle, size: number): FileBytes {
   return {
     name: path,
     path,
@@ -120,7 +120,7 @@ export function systemFault(path: string, error: unknown): NeffError {
 }
 
 /** Reads a source whole. */
-export async function readAll(source: ByteSource, limits: NeffLimits): Promise<Uint8Array> {
+export async function readAll(source: FileBytes, limits: NeffLimits): Promise<Uint8Array> {
   if (source.size > limits.fileBytes) {
     throw new NeffError(`the file has ${source.size} bytes, at most ${limits.fileBytes} are read into memory`, {
       kind: "limit",
@@ -133,7 +133,7 @@ export async function readAll(source: ByteSource, limits: NeffLimits): Promise<U
 
 /** A range of a source, piece by piece. */
 export async function* readChunks(
-  source: ByteSource,
+  source: FileBytes,
   range: { readonly offset: number; readonly length: number },
 ): AsyncGenerator<Uint8Array> {
   const end = range.offset + range.length;

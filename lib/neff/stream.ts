@@ -6,7 +6,7 @@ import { checkHeader, checkLength, decodeHeader, HEADER_BYTES, looksLikeNeff, pl
 import { inflate, INFLATE_BYTES, inflateApart, type Inflated, NoThreadError } from "./inflate_thread.ts";
 import { limitsWith, type NeffLimits } from "./limits.ts";
 import { explainBareTar, hashAlgorithm, locateNeff, memberName, type NeffPlace, type ParseOptions, refuseRepeated } from "./read.ts";
-import { type ByteSource, type NeffSource, openSource, readAll, readChunks, systemFault } from "./source.ts";
+import { type FileBytes, type NeffSource, openSource, readAll, readChunks, systemFault } from "./source.ts";
 import {
   BLOCK_BYTES,
   checkTarEnd,
@@ -52,7 +52,7 @@ export interface StreamSummary {
 }
 
 /** How to stream. */
-export interface StreamOptions extends ParseOptions {
+export interface NeffStreamOptions extends ParseOptions {
   /** Compute the payload's hash on the way. */
   readonly hash?: boolean;
   /** Called now and then with stored bytes read so far and their total. */
@@ -74,7 +74,7 @@ export interface StreamOptions extends ParseOptions {
  */
 export async function* streamMembers(
   source: NeffSource,
-  options: StreamOptions = {},
+  options: NeffStreamOptions = {},
 ): AsyncGenerator<MemberStream, StreamSummary> {
   const bytes = await openSource(source);
   try {
@@ -90,7 +90,7 @@ export async function* streamMembers(
 }
 
 /** Finds the NEFF in a source; only a file that begins like none is read whole, to look for a wrapped one. */
-export async function placeIn(source: ByteSource, limits: NeffLimits): Promise<NeffPlace> {
+export async function placeIn(source: FileBytes, limits: NeffLimits): Promise<NeffPlace> {
   const start = await source.read(0, HEADER_BYTES);
   checkLength(start, source.size);
   if (!looksLikeNeff(start) && source.size <= limits.fileBytes) return locateNeff(await readAll(source, limits));
@@ -101,13 +101,13 @@ export async function placeIn(source: ByteSource, limits: NeffLimits): Promise<N
 
 /** State of one pass that ends up in the summary. */
 interface Pass {
-  readonly source: ByteSource;
+  readonly source: FileBytes;
   readonly limits: NeffLimits;
   /** Offset and length of the payload in the file. */
   readonly offset: number;
   readonly length: number;
   readonly hash: Hash | undefined;
-  readonly onProgress: StreamOptions["onProgress"];
+  readonly onProgress: NeffStreamOptions["onProgress"];
   done: number;
   format: "gzip" | "tar";
   tarBytes: number;
@@ -117,9 +117,9 @@ interface Pass {
 
 /** The members of the NEFF at `place`. */
 export async function* passMembers(
-  source: ByteSource,
+  source: FileBytes,
   place: NeffPlace,
-  options: StreamOptions,
+  options: NeffStreamOptions,
 ): AsyncGenerator<MemberStream, StreamSummary> {
   const { header, base } = place;
   const pass: Pass = {

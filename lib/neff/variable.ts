@@ -1,6 +1,6 @@
 import { NeffError, printable } from "./error.ts";
-import type { BackingBuffer, Note, Subgraph, Target, Variable, VariableBase, VariableType } from "./model.ts";
-import { fieldError, type Fields, found, isTable, textField, wholeField, wholeListField } from "./shape.ts";
+import type { PageBacking, Note, Subgraph, NeffTarget, Variable, VariableBase, VariableType } from "./model.ts";
+import { fieldError, type JsonFields, found, isTable, textField, wholeField, wholeListField } from "./shape.ts";
 
 const U32 = 0xffff_ffff;
 
@@ -19,9 +19,9 @@ export const VARIABLE_TYPES: readonly VariableType[] = [
   "remote",
 ];
 
-const BACKINGS: readonly BackingBuffer[] = ["local", "shared", "sharded", "main"];
+const BACKINGS: readonly PageBacking[] = ["local", "shared", "sharded", "main"];
 
-function isBacking(word: string): word is BackingBuffer {
+function isBacking(word: string): word is PageBacking {
   return (BACKINGS as readonly string[]).includes(word);
 }
 
@@ -33,7 +33,7 @@ export interface VariableContext {
   readonly name: string;
   /** Directory of the subgraph, for file names. */
   readonly directory: string;
-  readonly fields: Fields;
+  readonly fields: JsonFields;
 }
 
 /**
@@ -81,20 +81,20 @@ const SCALAR = { fallback: Object.freeze<number[]>([]) };
 const NO_PIPE = { most: U32, fallback: 0 };
 const NO_ALIGNMENT = { fallback: 0 };
 
-function sizeOf(fields: Fields): number {
+function sizeOf(fields: JsonFields): number {
   const size = wholeField(fields, "size");
   if (size === 0) throw fieldError(fields, "size", "a variable of 0 bytes");
   return size;
 }
 
-function alignmentOf(fields: Fields): number {
+function alignmentOf(fields: JsonFields): number {
   const alignment = wholeField(fields, "alignment", NO_ALIGNMENT);
   const isPower = alignment === 0 || (BigInt(alignment) & (BigInt(alignment) - 1n)) === 0n;
   if (!isPower) throw fieldError(fields, "alignment", `alignment provided not power of 2: ${alignment}`);
   return alignment;
 }
 
-function pipeOf(fields: Fields): number {
+function pipeOf(fields: JsonFields): number {
   return wholeField(fields, "pipe", NO_PIPE);
 }
 
@@ -123,7 +123,7 @@ export function inDirectory(directory: string, fileName: string): string {
   return directory === "" ? fileName : `${directory}/${fileName}`;
 }
 
-function readVirtual({ name, varId, dtype, shape }: VariableBase, fields: Fields): Variable {
+function readVirtual({ name, varId, dtype, shape }: VariableBase, fields: JsonFields): Variable {
   const size = sizeOf(fields);
   const backingOffset = wholeField(fields, "backing_variable_off");
   if (!Number.isSafeInteger(backingOffset + size)) {
@@ -148,13 +148,13 @@ function readVirtual({ name, varId, dtype, shape }: VariableBase, fields: Fields
   };
 }
 
-function readPointer({ name, varId, dtype, shape }: VariableBase, fields: Fields): Variable {
+function readPointer({ name, varId, dtype, shape }: VariableBase, fields: JsonFields): Variable {
   const size = wholeField(fields, "size", { fallback: 8 });
   if (size !== 8) throw fieldError(fields, "size", `a pointer has 8 bytes, found ${size}`);
   return { type: "pointer", name, varId, dtype, shape, size: 8, referencedVarId: wholeField(fields, "referenced_var_id", { most: U32 }) };
 }
 
-function remoteReference(name: string, fields: Fields): { base: string; subgraph: number } {
+function remoteReference(name: string, fields: JsonFields): { base: string; subgraph: number } {
   const match = REMOTE_NAME.exec(name);
   if (match === null) {
     throw new NeffError(
@@ -174,7 +174,7 @@ export function sizeOfVariable(variable: Variable): number {
 }
 
 /** Which of a core's two arenas a virtual variable lies in: shared and sharded backing share one, the rest is local. */
-export function arenaOf(backing: BackingBuffer): "local" | "shared" {
+export function arenaOf(backing: PageBacking): "local" | "shared" {
   return backing === "shared" || backing === "sharded" ? "shared" : "local";
 }
 
@@ -242,7 +242,7 @@ const CAYMAN_OFFSET = 0x37ff8;
  * 0x37FF8 and have 8 bytes; one that is missing is only mentioned. Other architectures are not
  * checked. Throws a `NeffError` with status 2.
  */
-export function checkReservations(subgraph: Subgraph, target: Target): readonly Note[] {
+export function checkReservations(subgraph: Subgraph, target: NeffTarget): readonly Note[] {
   if (target !== "cayman") return [];
   const [first, ...others] = subgraph.reservations ?? [];
   const member = subgraph.definitionPath;

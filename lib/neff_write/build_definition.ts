@@ -1,5 +1,5 @@
 import { ArgumentError } from "../../ffi/error.ts";
-import { type BackingBuffer, type Engine, ENGINES, type Reservation } from "../neff/model.ts";
+import { type PageBacking, type Engine, ENGINES, type Reservation } from "../neff/model.ts";
 import { encodeNpyHeader } from "../neff/npy.ts";
 import { dataBytes, dataSize, join, type MemberData, type MemberSpec } from "./tar_write.ts";
 
@@ -49,7 +49,7 @@ export type VariableSpec =
     readonly type: "virtual";
     readonly size: number;
     readonly offset: number;
-    readonly backing?: BackingBuffer;
+    readonly backing?: PageBacking;
     readonly fabricPath?: string;
   })
   | (CommonSpec & { readonly type: "pointer"; readonly to: Reference })

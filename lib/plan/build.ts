@@ -6,7 +6,7 @@ import type { Neff, RemoteVariable, Subgraph, Variable, VirtualVariable } from "
 import { arenaOf } from "../neff/variable.ts";
 import { PlanError } from "./error.ts";
 import {
-  BufferRef, type DebugMetadata, IoRef, ListRef, type MemRef, type Payload, PointerRef, PtrTableRef, type RecordSink, RemoteRef, StateBufferRef,
+  BufferRef, type DebugMetadata, IoRef, ListRef, type MemRefRecord, type Payload, PointerRef, PtrTableRef, type RecordSink, RemoteRef, StateBufferRef,
   TmpBufRef, VirtualTmpBufRef,
 } from "./mem_ref.ts";
 import { type Plan, PlanWriter } from "./plan.ts";
@@ -15,11 +15,11 @@ import { type Plan, PlanWriter } from "./plan.ts";
  * The symbol table of one definition (`mem_ref_info`): name → id, id → name and
  * id → object, always describing the same set. It owns the objects.
  */
-export class MemRefInfo {
+export class MemRefCollection {
   readonly #idsByName = new Map<string, number>();
   // Ids are dense in every valid definition, and arrays hold them in a fifth of a map's memory.
   readonly #namesById: (string | undefined)[] = [];
-  readonly #objectsById: (MemRef | undefined)[] = [];
+  readonly #objectsById: (MemRefRecord | undefined)[] = [];
 
   /** Number of variables. */
   get size(): number {
@@ -37,7 +37,7 @@ export class MemRefInfo {
   }
 
   /** The object of an id, or undefined. */
-  objectOf(varId: number): MemRef | undefined {
+  objectOf(varId: number): MemRefRecord | undefined {
     return this.#objectsById[varId];
   }
 
@@ -64,7 +64,7 @@ export class MemRefInfo {
    * @returns whether it was added
    * @throws {PlanError} when the name has another id, or the id another name; the table is unchanged
    */
-  add(name: string, object: MemRef): boolean {
+  add(name: string, object: MemRefRecord): boolean {
     if (this.has(name, object.varId)) {
       if (this.#objectsById[object.varId] !== object) object.close();
       return false;
@@ -122,7 +122,7 @@ export interface BuildContext {
 /** The variables of one subgraph as objects. */
 export interface BuiltSubgraph {
   readonly name: string;
-  readonly info: MemRefInfo;
+  readonly info: MemRefCollection;
   readonly inputs: number;
   readonly outputs: number;
   /** High-water marks of the two scratchpad areas. */
@@ -158,7 +158,7 @@ export function planNeff(neff: Neff): Plan[] {
 
 /** Builds one object per variable of a subgraph. The caller closes `info`. */
 export function buildSubgraph(subgraph: Subgraph, context: BuildContext): BuiltSubgraph {
-  const info = new MemRefInfo();
+  const info = new MemRefCollection();
   let inputs = 0;
   let outputs = 0;
   for (const variable of subgraph.variables.values()) {
@@ -227,7 +227,7 @@ const BACKINGS: Readonly<Record<VirtualVariable["backingBuffer"], number>> = {
 };
 
 /** The object of a variable, of the class its type asks for. */
-export function memRefOf(variable: Variable, context: BuildContext): MemRef {
+export function memRefOf(variable: Variable, context: BuildContext): MemRefRecord {
   switch (variable.type) {
     case "state-buffer":
       return new StateBufferRef(variable);

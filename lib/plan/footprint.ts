@@ -4,7 +4,7 @@
  */
 import { readU64 } from "../../ffi/u64.ts";
 import { type UsageName, usageNames } from "../abi/runtime_dmem.ts";
-import { BackingBuffer, Engine as EngineNumber, instructionUsage, KbinMemRef, KbinMemRefList, KbinMemRefVirtual, MrType } from "../abi/runtime_kbin.ts";
+import { BackingBuffer, EngineNumber, instructionUsage, KbinMemRef, KbinMemRefList, KbinMemRefVirtual, MrType } from "../abi/runtime_kbin.ts";
 import type { DmaEntry, DmaQueue, DmaReference, Engine, Member, Neff, Subgraph } from "../neff/model.ts";
 import { POINTER_BYTES } from "./mem_ref.ts";
 import { type Plan, planName, recordAt } from "./plan.ts";

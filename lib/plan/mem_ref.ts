@@ -63,7 +63,7 @@ export interface SizedBase extends MemRefBase {
 }
 
 /** `mem_ref`, the root of the tree. */
-export class MemRef {
+export class MemRefRecord {
   readonly varId: number;
   /** `kbin_mr_type_t`, 1 … 11. */
   readonly type: number;
@@ -110,14 +110,14 @@ export class MemRef {
 }
 
 /** `mem_ref_sp`: the core's state buffer. */
-export class StateBufferRef extends MemRef {
+export class StateBufferRef extends MemRefRecord {
   constructor(base: MemRefBase) {
     super(base, MrType.SB);
   }
 }
 
 /** `mem_ref_io`: an input or output. */
-export class IoRef extends MemRef {
+export class IoRef extends MemRefRecord {
   readonly size: number;
   readonly alignment: number;
 
@@ -135,7 +135,7 @@ export class IoRef extends MemRef {
 }
 
 /** `mem_ref_buffer`: a constant. Also stands for a staged buffer (type 2), which no definition produces. */
-export class BufferRef extends MemRef {
+export class BufferRef extends MemRefRecord {
   readonly size: number;
   readonly alignment: number;
   readonly debug: DebugMetadata | null;
@@ -167,7 +167,7 @@ export interface BufferParts {
 }
 
 /** `mem_ref_tmp_buf`: private device memory. */
-export class TmpBufRef extends MemRef {
+export class TmpBufRef extends MemRefRecord {
   readonly size: number;
   readonly alignment: number;
   readonly debug: DebugMetadata | null;
@@ -189,7 +189,7 @@ export class TmpBufRef extends MemRef {
 }
 
 /** `mem_ref_virtual_tmp_buf`: a place in the scratchpad. */
-export class VirtualTmpBufRef extends MemRef {
+export class VirtualTmpBufRef extends MemRefRecord {
   readonly size: number;
   readonly offset: number;
   /** `kbin_backing_buf_t`, 0 … 3. */
@@ -227,7 +227,7 @@ export interface VirtualParts {
 export const POINTER_BYTES = 8;
 
 /** `mem_ref_pointer`: a slot of 8 bytes with another variable's address. */
-export class PointerRef extends MemRef {
+export class PointerRef extends MemRefRecord {
   readonly referencedVarId: number;
   /** Whether the referenced variable is an input or output. */
   readonly ioRef: boolean;
@@ -247,7 +247,7 @@ export class PointerRef extends MemRef {
 }
 
 /** `mem_ref_list`: an array of variable ids. */
-export class ListRef extends MemRef {
+export class ListRef extends MemRefRecord {
   #ids: readonly number[];
 
   constructor(base: MemRefBase & { readonly list: readonly number[] }, type: number = MrType.LIST) {
@@ -291,7 +291,7 @@ export class PtrTableRef extends ListRef {
 }
 
 /** `mem_ref_remote_variable`: a variable of another subgraph, known by its position and id once all subgraphs are built. */
-export class RemoteRef extends MemRef {
+export class RemoteRef extends MemRefRecord {
   #target: RemoteTarget | null = null;
 
   constructor(base: MemRefBase) {
@@ -323,7 +323,7 @@ export interface RemoteTarget {
   readonly varId: number;
 }
 
-function checkDtype({ dtype, varId }: MemRef): void {
+function checkDtype({ dtype, varId }: MemRefRecord): void {
   // Fewer characters than this cannot be too many bytes.
   if (dtype.length <= MOST_DTYPE_BYTES / 3) return;
   const { length } = new TextEncoder().encode(dtype);
@@ -335,7 +335,7 @@ function checkDtype({ dtype, varId }: MemRef): void {
   );
 }
 
-function checkShape({ shape, varId }: MemRef): void {
+function checkShape({ shape, varId }: MemRefRecord): void {
   if (shape.length <= MOST_DIMENSIONS) return;
   throw new PlanError(
     `Cannot write the record of variable ${varId}: Device print only supports shape dimentions of up to ${MOST_DIMENSIONS}, ` +

@@ -10,7 +10,7 @@ import {
   BackingBuffer, KbinDebugTensorMd, KbinMemRef, KbinMemRefList, KbinMemRefPtr, KbinMemRefRemote, KbinMemRefSetHeader, KbinMemRefVirtual, MrType,
   type MrTypeName, mrTypeNames, planBytes,
 } from "../abi/runtime_kbin.ts";
-import type { Target } from "../neff/model.ts";
+import type { NeffTarget } from "../neff/model.ts";
 import { PlanError } from "./error.ts";
 import type { DebugMetadata, Payload } from "./mem_ref.ts";
 import { type Plan, planDebug, planIds, planName, planPayload, planText, recordAt } from "./plan.ts";
@@ -22,13 +22,13 @@ const VERSION = 1;
 const ENTRY_BYTES = 32;
 const FOOTER_BYTES = 32;
 const TARGET_BYTES = 8;
-const TARGETS: readonly Target[] = ["sunda", "cayman", "mariana", "*"];
+const TARGETS: readonly NeffTarget[] = ["sunda", "cayman", "mariana", "*"];
 const AT = KbinMemRef.offsets;
 const HEADER = KbinMemRefSetHeader.offsets;
 
 /** The plans of a model, and what it was compiled for. */
 export interface PlanFile {
-  readonly target: Target;
+  readonly target: NeffTarget;
   /** In the order of the logical core's subgraphs. */
   readonly plans: readonly Plan[];
 }

@@ -65,7 +65,7 @@ export function scratchpadMode(request: ScratchpadRequest): ScratchpadMode {
 }
 
 /** Where the packer put a piece. */
-export interface Placement {
+export interface ScratchpadPlacement {
   /** Offset of the piece in the arena. */
   readonly offset: number;
   /** The running total behind it. */
@@ -77,7 +77,7 @@ export interface Placement {
  * paged mode at the next page boundary when it would cross one it could have
  * started on.
  */
-export function packPiece(mode: ScratchpadMode, current: number, size: number): Placement {
+export function packPiece(mode: ScratchpadMode, current: number, size: number): ScratchpadPlacement {
   const { pageBytes, contiguous } = mode;
   const inPage = current % pageBytes;
   const fits = contiguous || inPage === 0 || size <= pageBytes - inPage;
@@ -188,7 +188,7 @@ export interface PageSource<M extends ScratchpadMemory> {
 }
 
 /** The part of an arena one model uses. Its pages stay, and stay where they are, until it is released. */
-export interface Reservation<M extends ScratchpadMemory> {
+export interface PageClaim<M extends ScratchpadMemory> {
   /** Pages the model counts on: its own number, not the arena's. */
   readonly pages: number;
   /** Page bytes: `offset % pageBytes` is the offset in the page. */
@@ -240,7 +240,7 @@ export class Scratchpad<M extends ScratchpadMemory> {
    * @throws {PlanError} above 1024 pages
    * @throws whatever the allocator throws
    */
-  reserve(totalBytes: number): Reservation<M> {
+  reserve(totalBytes: number): PageClaim<M> {
     const needed = pagesFor(this.mode, totalBytes);
     const before = this.#pages.length;
     try {
@@ -259,7 +259,7 @@ export class Scratchpad<M extends ScratchpadMemory> {
     }
   }
 
-  #reservation(pages: number, cut: boolean): Reservation<M> {
+  #reservation(pages: number, cut: boolean): PageClaim<M> {
     const { mode } = this;
     // The model's own pages: later growth and other models' release cannot change what it resolves to.
     const own = this.#pages.slice(0, pages).map((page) => page.memory);

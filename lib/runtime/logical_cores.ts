@@ -55,7 +55,7 @@ export function logicalCoreSize(question: LogicalSizeQuestion): number {
 }
 
 /** A physical core's place in its logical core. */
-export interface LogicalPlace {
+export interface PhysicalPlace {
   /** Number of the logical core. */
   readonly logical: number;
   /** Position in it, 0 for the owner. */
@@ -67,7 +67,7 @@ export interface LogicalPlace {
  *
  * @throws {NrtError} NRT_INVALID when the size is not known yet (0)
  */
-export function logicalPlaceOf(physical: number, size: number): LogicalPlace {
+export function logicalPlaceOf(physical: number, size: number): PhysicalPlace {
   needSize(size);
   return { logical: Math.floor(physical / size), position: physical % size };
 }

@@ -74,7 +74,7 @@ export interface TensorBatch {
 }
 
 /** Options of a batch. */
-export interface BatchOptions {
+export interface TensorBatchOptions {
   /** Skips the fences: the caller knows that no execution uses the tensors. Default false. */
   readonly unsafe?: boolean | undefined;
 }
@@ -94,7 +94,7 @@ export interface BatchOptions {
  * const [report] = await readBatch([{ tensor: cache, operations: rows.map((buffer, row) => ({ offset: row * 4096, buffer })) }]);
  * console.log(`${report?.bytes} bytes in ${report?.requests} request, first byte ${rows[0]![0]}`); // → 128 bytes in 1 request, first byte 5
  */
-export function readBatch(batch: readonly TensorBatch[], options: BatchOptions = {}): Promise<readonly BatchReport[]> {
+export function readBatch(batch: readonly TensorBatch[], options: TensorBatchOptions = {}): Promise<readonly BatchReport[]> {
   return runBatch("read", batch, options);
 }
 
@@ -107,11 +107,11 @@ export function readBatch(batch: readonly TensorBatch[], options: BatchOptions =
  * await writeBatch([{ tensor: cache, operations: [{ offset: 0, buffer: new Uint8Array([1]) }, { offset: 4096, buffer: new Uint8Array([2]) }] }]);
  * console.log(new Uint8Array(await cache.read(1, { at: 4096 })).join()); // → 2
  */
-export function writeBatch(batch: readonly TensorBatch[], options: BatchOptions = {}): Promise<readonly BatchReport[]> {
+export function writeBatch(batch: readonly TensorBatch[], options: TensorBatchOptions = {}): Promise<readonly BatchReport[]> {
   return runBatch("write", batch, options);
 }
 
-async function runBatch(use: DeviceUse, batch: readonly TensorBatch[], options: BatchOptions): Promise<readonly BatchReport[]> {
+async function runBatch(use: DeviceUse, batch: readonly TensorBatch[], options: TensorBatchOptions): Promise<readonly BatchReport[]> {
   if (batch === null || batch === undefined || batch.length === 0) {
     throw new NrtError(NrtStatus.INVALID, `Cannot ${use} a batch: Invalid arguments: tensor_batches is NULL or num_batches is 0`, { hint: "Give at least one tensor and operation." });
   }

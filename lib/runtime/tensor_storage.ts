@@ -10,7 +10,7 @@ export type StorageKindName = Exclude<keyof typeof StorageKind, "INVALID">;
 export type DeviceUse = "read" | "write";
 
 /** What backs a storage: driver memory, host bytes, or nothing. */
-export interface Backing {
+export interface StorageBacking {
   /** Driver memory (DMA). */
   readonly memory?: Dmem | undefined;
   /** Host bytes (MALLOC). */
@@ -53,7 +53,7 @@ export class TensorStorage {
   #waiters: (() => void)[] = [];
   readonly #holders = new Map<Holder, number>();
 
-  constructor(kind: StorageKindName, backing: Backing) {
+  constructor(kind: StorageKindName, backing: StorageBacking) {
     this.kind = kind;
     this.#memory = backing.memory;
     this.#bytes = backing.bytes;

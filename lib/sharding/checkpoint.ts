@@ -9,7 +9,7 @@ import { isTable } from "../neff/shape.ts";
 import { systemFault } from "../neff/source.ts";
 import { ModelFileError } from "./error.ts";
 import type { ModelShape } from "./model_config.ts";
-import { fieldError, innerTable, type JsonTable, readJsonTable } from "./model_file.ts";
+import { configFieldError, innerTable, type JsonTable, readJsonTable } from "./model_file.ts";
 import { elementCount, readSafetensors, type SafetensorsFile, type SafetensorsTensor } from "./safetensors.ts";
 import { type ModelTensor, modelTensors } from "./tensors.ts";
 
@@ -83,7 +83,7 @@ export async function readCheckpoint(folder: string): Promise<Checkpoint> {
 async function readIndex(path: string): Promise<SafetensorsIndex> {
   const json = await readJsonTable(path, INDEX_FILE);
   const map = innerTable(json, "weight_map");
-  if (map === undefined) throw fieldError(json, "weight_map", "an object is expected");
+  if (map === undefined) throw configFieldError(json, "weight_map", "an object is expected");
   const weightMap = new Map<string, string>();
   for (const [tensor, file] of Object.entries(map.table)) weightMap.set(tensor, shardName(map, tensor, file));
   const metadata = json.table["metadata"];
@@ -93,7 +93,7 @@ async function readIndex(path: string): Promise<SafetensorsIndex> {
 
 function shardName(map: JsonTable, tensor: string, file: unknown): string {
   if (typeof file === "string" && /^[^/\\\0]+$/.test(file) && file !== "..") return file;
-  throw fieldError(map, tensor, "the name of a file in the same folder is expected");
+  throw configFieldError(map, tensor, "the name of a file in the same folder is expected");
 }
 
 async function readShards(

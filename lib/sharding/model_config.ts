@@ -8,14 +8,14 @@ import { ModelFileError } from "./error.ts";
 import {
   countField,
   countsField,
-  fieldError,
+  configFieldError,
   flagField,
   innerTable,
   type JsonTable,
   type ModelFileSource,
   readJsonTable,
   sizeField,
-  textField,
+  configText,
   textsField,
 } from "./model_file.ts";
 
@@ -125,7 +125,7 @@ export function modelShape(config: JsonTable): ModelShape {
 }
 
 function modelTypeOf(config: JsonTable): ModelType {
-  const text = textField(config, "model_type");
+  const text = configText(config, "model_type");
   const known = MODEL_TYPES.find((one) => one === text);
   if (known !== undefined) return known;
   throw new ModelFileError(`the sharding rules of model type "${printable(text, 60)}" are not known`, {
@@ -146,7 +146,7 @@ function headDimOf(
   // The class has a default of 128 whatever the width: nothing to derive it from.
   if (modelType === "qwen3" || modelType === "qwen3_moe") return countField(config, "head_dim");
   if (hidden % heads === 0) return hidden / heads;
-  throw fieldError(
+  throw configFieldError(
     config,
     "hidden_size",
     `a multiple of num_attention_heads ${heads} is expected where head_dim is absent`,
@@ -206,26 +206,26 @@ function slidingLayers(window: number, layers: number): ModelShape["sliding"] {
 
 function dtypeOf(config: JsonTable): ElementType | null {
   const key = config.table["torch_dtype"] === undefined ? "dtype" : "torch_dtype";
-  const text = textField(config, key, null);
+  const text = configText(config, key, null);
   return text === null ? null : elementTypeNamed(text) ?? unknownDtype(config, key);
 }
 
 function unknownDtype(config: JsonTable, key: string): never {
-  throw fieldError(config, key, "an element type is expected");
+  throw configFieldError(config, key, "an element type is expected");
 }
 
 function quantizationOf(config: JsonTable): string | null {
   const quantization = innerTable(config, "quantization_config");
-  return quantization === undefined ? null : printable(textField(quantization, "quant_method", "unknown"), 60);
+  return quantization === undefined ? null : printable(configText(quantization, "quant_method", "unknown"), 60);
 }
 
 function checkedShape(config: JsonTable, shape: ModelShape): ModelShape {
   const { heads, kvHeads, experts } = shape;
   if (heads % kvHeads !== 0) {
-    throw fieldError(config, "num_key_value_heads", `a divisor of num_attention_heads ${heads} is expected`);
+    throw configFieldError(config, "num_key_value_heads", `a divisor of num_attention_heads ${heads} is expected`);
   }
   if (experts !== null && experts.perToken > experts.count) {
-    throw fieldError(config, "num_experts_per_tok", `at most ${experts.count} experts are there`);
+    throw configFieldError(config, "num_experts_per_tok", `at most ${experts.count} experts are there`);
   }
   return shape;
 }

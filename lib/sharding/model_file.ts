@@ -4,11 +4,11 @@ import { NeffError, type NeffErrorKind, printable } from "../neff/error.ts";
 import { type JsonDocument, parseJson } from "../neff/json.ts";
 import { DEFAULT_LIMITS } from "../neff/limits.ts";
 import { isTable } from "../neff/shape.ts";
-import { type ByteSource, openSource, systemFault } from "../neff/source.ts";
+import { type FileBytes, openSource, systemFault } from "../neff/source.ts";
 import { ModelFileError, type ModelFileFault } from "./error.ts";
 
 /** A file by path, its bytes, or anything that reads ranges (a file on a server). */
-export type ModelFileSource = string | Uint8Array | Pick<ByteSource, "name" | "size" | "read">;
+export type ModelFileSource = string | Uint8Array | Pick<FileBytes, "name" | "size" | "read">;
 
 /** A file that is open, with a name for messages. */
 interface ModelFile {
@@ -60,7 +60,7 @@ export async function withModelFile<T>(
 }
 
 /** Looks before it opens: a pipe would keep whoever opens it until somebody writes. */
-async function opened(source: string | Uint8Array): Promise<ByteSource> {
+async function opened(source: string | Uint8Array): Promise<FileBytes> {
   if (typeof source === "string") {
     const found = await stat(source).catch((error: unknown) => {
       throw systemFault(source, error);
@@ -70,7 +70,7 @@ async function opened(source: string | Uint8Array): Promise<ByteSource> {
   return openSource(source);
 }
 
-function named(source: Pick<ByteSource, "name" | "size" | "read">, called: string): ModelFile {
+function named(source: Pick<FileBytes, "name" | "size" | "read">, called: string): ModelFile {
   const file = source.name ?? called;
   return {
     file,
@@ -130,7 +130,7 @@ export function innerTable(outer: JsonTable, key: string): JsonTable | undefined
   const value = outer.table[key];
   if (value === undefined || value === null) return undefined;
   if (isTable(value)) return { file: outer.file, path: `${outer.path}.${key}`, table: value };
-  throw fieldError(outer, key, "an object is expected");
+  throw configFieldError(outer, key, "an object is expected");
 }
 
 /**
@@ -156,7 +156,7 @@ function wholeField<T>(
   const value = from.table[key];
   if (value === undefined || value === null) return orMissing(from, key, fallback);
   if (typeof value === "number" && Number.isInteger(value) && value >= least && value < 2 ** 31) return value;
-  throw fieldError(from, key, `a whole number from ${least} on is expected`);
+  throw configFieldError(from, key, `a whole number from ${least} on is expected`);
 }
 
 /** A truth value. @param fallback what an absent or null field means @throws {ModelFileError} for anything else */
@@ -164,15 +164,15 @@ export function flagField(from: JsonTable, key: string, fallback: boolean): bool
   const value = from.table[key];
   if (value === undefined || value === null) return fallback;
   if (typeof value === "boolean") return value;
-  throw fieldError(from, key, "true or false is expected");
+  throw configFieldError(from, key, "true or false is expected");
 }
 
 /** A text. @param fallback what an absent or null field means @throws {ModelFileError} naming the field and the file */
-export function textField<T = never>(from: JsonTable, key: string, fallback?: T): string | T {
+export function configText<T = never>(from: JsonTable, key: string, fallback?: T): string | T {
   const value = from.table[key];
   if (value === undefined || value === null) return orMissing(from, key, fallback);
   if (typeof value === "string") return value;
-  throw fieldError(from, key, "text is expected");
+  throw configFieldError(from, key, "text is expected");
 }
 
 /** Whole numbers from 0 on; none for an absent or null field. @throws {ModelFileError} for anything else */
@@ -180,18 +180,18 @@ export function countsField(from: JsonTable, key: string): readonly number[] {
   const value = from.table[key] ?? [];
   const isCount = (one: unknown): one is number => Number.isSafeInteger(one) && Number(one) >= 0;
   if (Array.isArray(value) && value.every(isCount)) return value;
-  throw fieldError(from, key, "a list of whole numbers is expected");
+  throw configFieldError(from, key, "a list of whole numbers is expected");
 }
 
 /** Texts; none for an absent or null field. @throws {ModelFileError} for anything else */
 export function textsField(from: JsonTable, key: string): readonly string[] {
   const value = from.table[key] ?? [];
   if (Array.isArray(value) && value.every((one): one is string => typeof one === "string")) return value;
-  throw fieldError(from, key, "a list of texts is expected");
+  throw configFieldError(from, key, "a list of texts is expected");
 }
 
 /** A fault at a field. @param reason what is expected there */
-export function fieldError(from: JsonTable, key: string, reason: string): ModelFileError {
+export function configFieldError(from: JsonTable, key: string, reason: string): ModelFileError {
   const found = printable(JSON.stringify(from.table[key]) ?? "nothing", 60);
   return new ModelFileError(`${reason} at ${from.path}.${key}, found ${found}`, {
     file: from.file,

@@ -7,14 +7,14 @@ import { ModelFileError } from "./error.ts";
 import {
   countField,
   countsField,
-  fieldError,
+  configFieldError,
   flagField,
   innerTable,
   type JsonTable,
   type ModelFileSource,
   readJsonTable,
   sizeField,
-  textField,
+  configText,
   textsField,
 } from "./model_file.ts";
 import type { PagedCache } from "./kv_cache.ts";
@@ -140,10 +140,10 @@ function settingsOf(
 }
 
 function dtypeField(from: JsonTable, key: string): ElementType | null {
-  const text = textField(from, key, null);
+  const text = configText(from, key, null);
   if (text === null) return null;
   const dtype = elementTypeNamed(text);
-  if (dtype === undefined) throw fieldError(from, key, "an element type is expected");
+  if (dtype === undefined) throw configFieldError(from, key, "an element type is expected");
   return dtype;
 }
 
@@ -152,7 +152,7 @@ function lncOf(from: JsonTable): 1 | 2 | null {
   const cores = countField(from, key, null);
   if (cores === null) return null;
   if (cores === 1 || cores === 2) return cores;
-  throw fieldError(from, key, "1 or 2 physical cores are expected");
+  throw configFieldError(from, key, "1 or 2 physical cores are expected");
 }
 
 function bucketsOf(from: JsonTable): NeuronConfig["buckets"] {
@@ -185,7 +185,7 @@ function pagedOf(from: JsonTable): PagedCache | null {
 
 function quantizedOf(from: JsonTable): QuantizedWeights | null {
   if (!flagField(from, "quantized", false)) return null;
-  const type = textField(from, "quantization_type", "per_tensor_symmetric");
+  const type = configText(from, "quantization_type", "per_tensor_symmetric");
   return {
     dtype: dtypeField(from, "quantization_dtype") ?? "int8",
     scales: type.includes("channel") ? "channel" : "tensor",

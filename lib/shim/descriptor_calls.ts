@@ -1,12 +1,12 @@
 import type { SyscallName } from "../../ffi/syscalls.ts";
 import type { Listener } from "./listener.ts";
-import { mapNode } from "./ptrace.ts";
+import { mapInTarget } from "./ptrace.ts";
 import { copyNodeStat, StatForm } from "./paths.ts";
 import type { CallHandler, Serving } from "./waits.ts";
-import type { Target, TargetDescriptor } from "./targets.ts";
+import type { ShimTarget, TargetDescriptor } from "./targets.ts";
 
 /** The caller and its descriptor of the node; one object, reused. */
-const subject = { target: undefined as unknown as Target, descriptor: undefined as unknown as TargetDescriptor };
+const subject = { target: undefined as unknown as ShimTarget, descriptor: undefined as unknown as TargetDescriptor };
 
 /** Fills `subject` when `fd` of the caller is a descriptor of the node. Most calls end here with false. */
 function isNode({ files, targets }: Serving, call: Listener, fd: number): boolean {
@@ -79,7 +79,7 @@ const mmap: CallHandler = (serving, call) => {
   if (!isNodeOrReceived(serving, call, call.int(4))) return void call.proceed();
   const { target, descriptor } = subject;
   serving.targets.refreshPrivileges(target, call.tid);
-  mapNode(call, target, descriptor);
+  mapInTarget(call, target, descriptor);
 };
 
 /** Handlers of calls about descriptors, by system call. */

@@ -7,7 +7,7 @@ import type { Listener } from "./listener.ts";
 import { AT_FDCWD, copyFileStat, copyNodeStat, type Place, placeOf, readPath, StatForm } from "./paths.ts";
 import { ACCESS_MODE, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_TRUNC } from "./files.ts";
 import type { CallHandler, Serving } from "./waits.ts";
-import { actsAsRoot, type Target } from "./targets.ts";
+import { actsAsRoot, type ShimTarget } from "./targets.ts";
 
 const O_CREAT = OpenFlag.CREAT;
 const EEXIST = 17;
@@ -102,7 +102,7 @@ function givePlace(call: Listener, flags: number): true {
 
 /** Gives the caller a descriptor of the node that the fake has opened for it. */
 function giveNode(
-  { files, targets }: Serving, call: Listener, target: Target,
+  { files, targets }: Serving, call: Listener, target: ShimTarget,
   { fake, device, flags }: { readonly fake: number; readonly device: number; readonly flags: number },
 ): void {
   if (fake < 0) return void call.answer(fake);

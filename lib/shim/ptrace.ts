@@ -7,7 +7,7 @@ import { readI64, writeI64, writeU64 } from "../../ffi/u64.ts";
 import type { MapPlan } from "../fake/call.ts";
 import { PAGE_BYTES } from "../hbm/layout.ts";
 import type { Listener } from "./listener.ts";
-import type { Target, TargetDescriptor } from "./targets.ts";
+import type { ShimTarget, TargetDescriptor } from "./targets.ts";
 
 /**
  * Carrying out one system call in another process, between two of its own:
@@ -192,7 +192,7 @@ const MADV_DONTDUMP = 16;
  * debugger has it), mappings that would differ are refused with EACCES, and
  * children inherit the others.
  */
-export function mapNode(call: Listener, target: Target, descriptor: TargetDescriptor): void {
+export function mapInTarget(call: Listener, target: ShimTarget, descriptor: TargetDescriptor): void {
   const length = call.argument(1);
   const protection = call.int(2);
   const offset = call.argument(5);

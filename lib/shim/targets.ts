@@ -19,7 +19,7 @@ export interface TargetDescriptor {
 }
 
 /** A process that runs under the shim and has, or inherited, something of the fake. */
-export interface Target {
+export interface ShimTarget {
   /** Process id. */
   readonly pid: number;
   /** Becomes readable when the process has ended. */
@@ -40,12 +40,12 @@ export interface Target {
 export class Targets {
   readonly #machine: FakeMachine;
   readonly #files: OpenFiles;
-  readonly #byPid = new Map<number, Target>();
-  readonly #byTid = new Map<number, Target>();
+  readonly #byPid = new Map<number, ShimTarget>();
+  readonly #byTid = new Map<number, ShimTarget>();
   readonly #ends = new PollSet();
-  #watched: Target[] = [];
+  #watched: ShimTarget[] = [];
   /** Targets with pending changes. */
-  readonly #unsettled = new Set<Target>();
+  readonly #unsettled = new Set<ShimTarget>();
 
   constructor(machine: FakeMachine, files: OpenFiles) {
     this.#machine = machine;
@@ -53,7 +53,7 @@ export class Targets {
   }
 
   /** All targets that have not ended. */
-  get all(): readonly Target[] {
+  get all(): readonly ShimTarget[] {
     return this.#watched;
   }
 
@@ -62,7 +62,7 @@ export class Targets {
    * process seen for the first time is looked through while any open file of
    * the node exists.
    */
-  find(tid: number): Target | undefined {
+  find(tid: number): ShimTarget | undefined {
     const known = this.#byTid.get(tid);
     if (known !== undefined && (known.pid === tid || isThreadOf(known.pid, tid))) return known;
     if (this.#files.size === 0 && this.#byPid.size === 0) return undefined;
@@ -70,7 +70,7 @@ export class Targets {
   }
 
   /** The target a thread belongs to, made when there is none; undefined when the process is gone. */
-  make(tid: number): Target | undefined {
+  make(tid: number): ShimTarget | undefined {
     this.#byTid.delete(tid);
     const pid = threadGroup(tid);
     const target = pid === undefined ? undefined : this.#byPid.get(pid) ?? this.#create(pid);
@@ -91,7 +91,7 @@ export class Targets {
   }
 
   /** Notes that a thread was allowed to change its process's descriptors. */
-  expectChange(target: Target, tid: number): void {
+  expectChange(target: ShimTarget, tid: number): void {
     target.pending.add(tid);
     this.#unsettled.add(target);
   }
@@ -102,13 +102,13 @@ export class Targets {
   }
 
   /** Gives a target a descriptor of the node. */
-  attach(target: Target, fd: number, fake: number, record: OpenRecord): void {
+  attach(target: ShimTarget, fd: number, fake: number, record: OpenRecord): void {
     this.#files.hold(record);
     target.descriptors.set(fd, { fake, record });
   }
 
   /** Takes a descriptor away, as a close does. */
-  detach(target: Target, fd: number): void {
+  detach(target: ShimTarget, fd: number): void {
     const descriptor = target.descriptors.get(fd);
     if (descriptor === undefined) return;
     target.descriptors.delete(fd);
@@ -117,7 +117,7 @@ export class Targets {
   }
 
   /** The descriptor of a target, also one that it received in a way nobody saw. */
-  descriptor(target: Target, tid: number, fd: number): TargetDescriptor | undefined {
+  descriptor(target: ShimTarget, tid: number, fd: number): TargetDescriptor | undefined {
     const known = target.descriptors.get(fd);
     if (known !== undefined) return known;
     const record = this.#files.identify(tid, fd);
@@ -127,18 +127,18 @@ export class Targets {
   }
 
   /** Whether the target may map device memory without an allocation now. */
-  refreshPrivileges(target: Target, tid: number): void {
+  refreshPrivileges(target: ShimTarget, tid: number): void {
     target.process.root = hasRawIo(tid);
   }
 
-  #create(pid: number): Target | undefined {
+  #create(pid: number): ShimTarget | undefined {
     const pidfd = pidfdOpen(pid);
     if (pidfd < 0) return undefined;
     const memory = new TargetMemory();
     const found = this.#files.scan(pid);
     const process = this.#born(pid, memory, found);
     process.root = hasRawIo(pid);
-    const target: Target = { pid, pidfd, memory, process, calling: undefined, descriptors: new Map(), pending: new Set() };
+    const target: ShimTarget = { pid, pidfd, memory, process, calling: undefined, descriptors: new Map(), pending: new Set() };
     process.exporter = () => giveBuffer(target);
     this.#byPid.set(pid, target);
     this.#byTid.set(pid, target);
@@ -158,7 +158,7 @@ export class Targets {
   }
 
   /** The target that a process was forked from, if all it holds is what the parent still holds under the same numbers. */
-  #parentOf(pid: number, found: ReadonlyMap<number, OpenRecord>): Target | undefined {
+  #parentOf(pid: number, found: ReadonlyMap<number, OpenRecord>): ShimTarget | undefined {
     if (found.size === 0) return undefined;
     const parent = this.#byPid.get(Number(/^PPid:\s*(\d+)/m.exec(statusOf(pid))?.[1]));
     const same = parent !== undefined && [...found].every(([fd, record]) => parent.descriptors.get(fd)?.record === record);
@@ -166,12 +166,12 @@ export class Targets {
   }
 
   /** A descriptor of the fake for an open file that a target was found to hold: a duplicate of one it has, else one it was given. */
-  #obtain(target: Target, record: OpenRecord): number {
+  #obtain(target: ShimTarget, record: OpenRecord): number {
     for (const descriptor of target.descriptors.values()) if (descriptor.record === record) return target.process.dup(descriptor.fake);
     return this.#files.adopt(target.process, record);
   }
 
-  #watch(targets: Target[]): void {
+  #watch(targets: ShimTarget[]): void {
     this.#watched = targets;
     this.#ends.clear();
     this.watch(this.#ends);
@@ -191,7 +191,7 @@ export class Targets {
     this.#watch(this.#watched.filter((target) => !ended.includes(target)));
   }
 
-  #rescan(target: Target, tid: number): void {
+  #rescan(target: ShimTarget, tid: number): void {
     const found = this.#files.scan(target.pid);
     for (const [fd, { record }] of target.descriptors) {
       if (found.get(fd) !== record) this.detach(target, fd);
@@ -208,7 +208,7 @@ export class Targets {
 }
 
 /** Gives a target a descriptor that stands for a dma-buf: it can be passed on and closed, and answers no request. */
-function giveBuffer(target: Target): number {
+function giveBuffer(target: ShimTarget): number {
   const buffer = native().memfdCreate("neuron-dmem-dmabuf", MemfdFlag.CLOEXEC);
   if (buffer < 0) return buffer;
   const fd = target.calling?.give(buffer) ?? -Errno.EBADF;

@@ -3,13 +3,13 @@ import { BLOCKED, type Clock, type Wait } from "../fake/options.ts";
 import type { OpenFiles } from "./files.ts";
 import type { Listener } from "./listener.ts";
 import type { SysfsView, SysfsWrites } from "./sysfs_view.ts";
-import type { Target, Targets } from "./targets.ts";
+import type { ShimTarget, Targets } from "./targets.ts";
 
 /** A call that is answered later. */
 interface Deferred {
   readonly listener: Listener;
   readonly call: Uint8Array;
-  readonly target: Target;
+  readonly target: ShimTarget;
   readonly wait: Wait;
   readonly finish: (result: number) => void;
 }
@@ -41,7 +41,7 @@ export class Waits {
   }
 
   /** Answers the listener's present call when the wait is over. @param finish ends the call, which is the present one again */
-  defer(listener: Listener, target: Target, wait: Wait, finish: (result: number) => void): void {
+  defer(listener: Listener, target: ShimTarget, wait: Wait, finish: (result: number) => void): void {
     this.#deferred.push({ listener, call: listener.save(), target, wait, finish });
   }
 

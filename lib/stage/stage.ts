@@ -12,7 +12,7 @@ import { TENSOR_USAGE } from "../plan/footprint.ts";
 import { type Plan, planName } from "../plan/plan.ts";
 import { makePointerArea, refreshPointers } from "./pointers.ts";
 import { releaseParts, StagedModel } from "./staged_model.ts";
-import { arenaLayout, type Reservation } from "../plan/scratchpad.ts";
+import { arenaLayout, type PageClaim } from "../plan/scratchpad.ts";
 
 /** What staging takes from a model besides its plans. */
 export type StageSource = Pick<Neff, "target" | "members"> & { readonly subgraphs?: readonly { readonly byId: readonly { readonly type: string }[] }[] };
@@ -144,7 +144,7 @@ function reserveArenas(parts: readonly StagePart[], options: StageOptions): void
     first.place.scratchpad.mode,
     parts.map(({ plan }) => ({ localBytes: plan.localScratchpadBytes, sharedBytes: plan.sharedScratchpadBytes })),
   );
-  let shared: Reservation<Dmem> | undefined;
+  let shared: PageClaim<Dmem> | undefined;
   parts.forEach((part, index) => {
     const { localOffset, totalBytes } = layout.cores[index] as { localOffset: number; totalBytes: number };
     const local = part.place.scratchpad.reserve(totalBytes);

@@ -12,7 +12,7 @@ import { PlanError } from "../plan/error.ts";
 import type { Payload } from "../plan/mem_ref.ts";
 import { dedicatedMemory, PAGE_USAGE } from "../plan/footprint.ts";
 import { type Plan, planName, planPayload, recordAt } from "../plan/plan.ts";
-import { type Reservation, Scratchpad, scratchpadMode } from "../plan/scratchpad.ts";
+import { type PageClaim, Scratchpad, scratchpadMode } from "../plan/scratchpad.ts";
 import { copyPlace, insertRecord, markShared, type MemRefTable, setPlace, setSize, typeOf } from "./mem_ref_table.ts";
 import type { PointerArea } from "./pointers.ts";
 
@@ -47,9 +47,9 @@ export interface StagePart {
 
 /** The scratchpad of a subgraph: its own part, and the one all subgraphs share. */
 export interface Arenas {
-  readonly local: Reservation<Dmem>;
+  readonly local: PageClaim<Dmem>;
   readonly localOffset: number;
-  readonly shared: Reservation<Dmem>;
+  readonly shared: PageClaim<Dmem>;
 }
 
 /** A constant in device memory. */

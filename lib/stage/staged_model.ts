@@ -5,7 +5,7 @@ import { MrType } from "../abi/runtime_kbin.ts";
 import type { Allocator, DestroyReport, Dmem, DmemList } from "../dmem/types.ts";
 import { PlanError, ResolveError } from "../plan/error.ts";
 import { type Plan, planName } from "../plan/plan.ts";
-import { pageAdvice, type Reservation } from "../plan/scratchpad.ts";
+import { pageAdvice, type PageClaim } from "../plan/scratchpad.ts";
 import { Binder, type Bindings, type BoundTensor } from "./binding.ts";
 import { addressAt, clearPlace, type MemRefTable, sizeOf, typeOf } from "./mem_ref_table.ts";
 import { type PointerTable, readPointerTable } from "./pointers.ts";
@@ -152,7 +152,7 @@ export class StagedSubgraph {
   }
 
   /** The part of its core's scratchpad the subgraph counts on. */
-  get scratchpad(): Reservation<Dmem> {
+  get scratchpad(): PageClaim<Dmem> {
     return (this.#part.arenas as Arenas).local;
   }
 

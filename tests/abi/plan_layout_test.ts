@@ -169,7 +169,7 @@ test("P-045 P-052 P-053 a plan is a header of 24 bytes and records of 152 withou
 
 test("P-055 kbin_t is 424 bytes and keeps its plan at 296", () => {
   assertOffsets("kbin_t", 424, { engines: 0, dmas: 40, mem_ref_set: 296, target: 416 });
-  assert.deepEqual(abi.engineSlots.map((name) => abi.Engine[name]), [1, 3, 0, 2, 4]);
+  assert.deepEqual(abi.engineSlots.map((name) => abi.EngineNumber[name]), [1, 3, 0, 2, 4]);
   assert.deepEqual([...abi.engineSlots].sort(), abi.engineSlots);
   assert.equal(abi.RingInstance.byteLength + 3 * abi.DmaDesc.byteLength, 264 + 5456 * 3);
 });

@@ -88,7 +88,7 @@ test("with 13 columns XT_CC has its own, before the profiler's, and nothing else
 });
 
 test("instructions of the five engines have usages 1, 2, 3, 9 and 10", () => {
-  const { PE, ACT, POOL, DVE, SP } = abi.Engine;
+  const { PE, ACT, POOL, DVE, SP } = abi.EngineNumber;
   assert.deepEqual([PE, ACT, POOL, DVE, SP].map((engine) => abi.usageNames[abi.instructionUsage[engine]!]), ["INSTR_PE", "INSTR_ACT", "INSTR_POOL", "INSTR_DVE", "INSTR_SP"]);
 });
 

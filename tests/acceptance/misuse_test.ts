@@ -1,7 +1,8 @@
 /** What a script that is not type-checked may do wrong: an error of ours each time, and nothing left behind. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ArgumentError, createFake, fit, GiB, type NeuronDevice, NeuronError, openDevice, openDeviceMemory, openNeuron, parseNeff } from "../../mod.ts";
+import { ArgumentError, createFake, fit, GiB, NeuronError, openNeuron, parseNeff } from "../../mod.ts";
+import { type NeuronDevice, openDevice, openDeviceMemory } from "../../driver.ts";
 import { modelByHand } from "./by_hand.ts";
 
 const bytesOn = (device: NeuronDevice): number => device.geometry.hbms.reduce((sum, _, hbm) => sum + device.dumpChunks(hbm).reduce((all, { size }) => all + size, 0), 0);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { dmaReferences, openNeuron, parseNeff } from "../../mod.ts";
+import { dmaReferences } from "../../neff.ts";
+import { openNeuron, parseNeff } from "../../mod.ts";
 import { membersOf, neffByHand } from "./by_hand.ts";
 
 const side = (name: "from" | "to", variable: string, offset: number, sizes: readonly number[], steps: readonly number[]) => ({

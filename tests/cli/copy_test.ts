@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { COPY_MODES } from "../../lib/dmem/bandwidth.ts";
-import { allocationLog, openDeviceMemory, type ReplayResult } from "../../lib/dmem/mod.ts";
+import { allocationLog, openDeviceMemory, type AllocationReplay } from "../../lib/dmem/mod.ts";
 import { openDevice } from "../../lib/driver/device.ts";
 import { createFake } from "../../lib/fake/machine.ts";
 import type { CopyReport } from "../../lib/cli/text/load_report.ts";
@@ -64,10 +64,10 @@ function recordLog(): string {
 
 test("replay tells whether a log fits HBMs of another size, and what does not", async () => {
   const file = recordLog();
-  const fits = await commandJson<ReplayResult & { file: string }>("replay", file, "--hbm-size", "1GiB");
+  const fits = await commandJson<AllocationReplay & { file: string }>("replay", file, "--hbm-size", "1GiB");
   assert.deepEqual([fits.fits, fits.allocations, fits.hbms[0]?.peakBytes, fits.hbms[0]?.liveBytes], [true, 2, 40 * MIB, 20 * MIB]);
   const small = await command("replay", file, "--hbm-size", "64MiB", "--json");
-  const result = JSON.parse(small.out) as ReplayResult;
+  const result = JSON.parse(small.out) as AllocationReplay;
   assert.equal(small.code, result.fits ? 0 : 1);
   const tiny = await command("replay", file, "--hbm-size", "48MiB");
   assert.equal(tiny.code, 1);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  type Allocator, type AllocatorLayer, allocationLog, faults, limit, MemoryError, parseAllocationLog, replay, statistics, withLayers,
+  type Allocator, type AllocatorLayer, allocationLog, allocationFaults, limit, MemoryError, parseAllocationLog, replayAllocations, statistics, withLayers,
 } from "../../lib/dmem/mod.ts";
 import { backward, forward, type MemoryBench, openMemoryBench, pattern, same } from "./harness.ts";
 
@@ -25,8 +25,8 @@ const stacks: Readonly<Record<string, Stack>> = {
   "statistics": { open: over(() => [statistics()]) },
   "limit": { open: over(() => [limit({ perCore: 100 * GIB })]) },
   "log": { open: over(() => [allocationLog(() => {})]) },
-  "faults that never fire": { open: over(() => [faults({ nth: 1e9 })]) },
-  "everything": { open: over(() => [statistics(), limit({ perCore: 100 * GIB }), allocationLog(() => {}), faults({ nth: 1e9 })]) },
+  "faults that never fire": { open: over(() => [allocationFaults({ nth: 1e9 })]) },
+  "everything": { open: over(() => [statistics(), limit({ perCore: 100 * GIB }), allocationLog(() => {}), allocationFaults({ nth: 1e9 })]) },
   "layers on layers": { open: () => { const { bench, allocator } = stacks["everything"]!.open(); return { bench, allocator: withLayers(allocator, [statistics()]) }; } },
 };
 
@@ -151,7 +151,7 @@ test("limits apply to contiguous pages too when they are layers of the device", 
 test("faults fail the n-th allocation as the driver's errno would, nothing reaches the driver, and outer layers hear of it", () => {
   using bench = openMemoryBench();
   const outer = statistics();
-  const layer = faults({ nth: 2, times: 2 });
+  const layer = allocationFaults({ nth: 2, times: 2 });
   const allocator = withLayers(bench.memory.core(0).global, [outer, layer]);
   allocator.alloc({ size: 1, usage: "TENSOR" });
   bench.forget();
@@ -160,7 +160,7 @@ test("faults fail the n-th allocation as the driver's errno would, nothing reach
   assert.deepEqual(bench.names(), []);
   allocator.alloc({ size: 1, usage: "TENSOR" });
   assert.deepEqual([layer.seen, layer.fired, outer.counts.failedCount, outer.counts.totalCount], [4, 2, 2, 2]);
-  const other = withLayers(bench.memory.core(0).global, [faults({ nth: 1, errno: 5 })]);
+  const other = withLayers(bench.memory.core(0).global, [allocationFaults({ nth: 1, errno: 5 })]);
   assert.throws(() => other.alloc({ size: 1, usage: "TENSOR" }), { status: 1, errno: 5 });
 });
 
@@ -178,7 +178,7 @@ test("a log can be read back and replayed: ids pair, hints with commas and quote
   const events = parseAllocationLog(lines.join(""));
   assert.deepEqual(events.map(({ action, id }) => `${action} ${id}`), ["alloc 1", "alloc 2", "alloc 3", "fail ", "free 1", "free 2", "alloc 4"]);
   assert.deepEqual([events[0]!.hint, events[0]!.core, events[0]!.hbm, events[1]!.hbm, events[1]!.alignment, events[2]!.location, events[6]!.contiguous], ['kv, "cache"', 3, 1, 0, 65_536, "host", true]);
-  const result = replay(events, { hbmSize: 24 * GIB });
+  const result = replayAllocations(events, { hbmSize: 24 * GIB });
   assert.deepEqual([result.fits, result.misfits.length, result.misfits[0]!.event.size, result.allocations, result.unknownFrees, result.hostPeakBytes], [false, 1, 90 * GIB, 4, 0, 10]);
   assert.deepEqual(result.hbms.map(({ hbm, peakBytes, liveBytes }) => [hbm, peakBytes, liveBytes]), [[0, 2000, 0], [1, 2 ** 20, 2 ** 20]]);
 });

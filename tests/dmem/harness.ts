@@ -2,11 +2,10 @@ import assert from "node:assert/strict";
 import type { Kernel } from "../../ffi/kernel.ts";
 import { pinned } from "../../ffi/memory.ts";
 import { DmemAllocatorRecord, DmemRecord } from "../../lib/abi/runtime_dmem.ts";
-import {
-  type Allocator, type DeviceMemory, type DeviceMemoryOptions, type Dmem, type LogLine, type MemoryEvent, openDeviceMemory, resetAlignmentSupport, type TraceEvent,
-} from "../../lib/dmem/mod.ts";
+import { type Allocator, type DeviceMemory, type DeviceMemoryOptions, type Dmem, type LogLine, type MemoryEvent, openDeviceMemory, type TraceEvent } from "../../lib/dmem/mod.ts";
+import { resetAlignmentSupport } from "../../lib/dmem/allocation.ts";
 import type { FakeMachine, FakeOptions } from "../../lib/fake/machine.ts";
-import { type CallRecord, type NeuronDevice, withFaults, type Fault } from "../../lib/driver/mod.ts";
+import { type CallRecord, type NeuronDevice, withRequestFaults, type RequestFault } from "../../lib/driver/mod.ts";
 import { openBench, structAt } from "../driver/harness.ts";
 
 /** Everything that was emitted, in one order. */
@@ -41,7 +40,7 @@ export interface MemoryBenchOptions {
   readonly fake?: Partial<FakeOptions>;
   readonly memory?: DeviceMemoryOptions;
   /** Faults under the request log, armed after everything is open. */
-  readonly faults?: readonly Fault[];
+  readonly faults?: readonly RequestFault[];
   readonly traceLines?: boolean;
   /** A layer under everything, from the start. */
   readonly wrap?: (kernel: Kernel) => Kernel;
@@ -76,7 +75,7 @@ export function openMemoryBench(options: MemoryBenchOptions = {}): MemoryBench {
       traceLines: options.traceLines ?? false,
     },
   });
-  if (options.faults !== undefined) kernel = withFaults(fakeKernel(bench.fake, bench.device), options.faults);
+  if (options.faults !== undefined) kernel = withRequestFaults(fakeKernel(bench.fake, bench.device), options.faults);
   calls.length = 0;
   emitted.length = 0;
   return {

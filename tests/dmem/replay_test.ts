@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HbmSpace } from "../../lib/hbm/space.ts";
-import { LOG_HEADER, type LogEvent, parseAllocationLog, replay } from "../../lib/dmem/mod.ts";
+import { LOG_HEADER, type LogEvent, parseAllocationLog, replayAllocations } from "../../lib/dmem/mod.ts";
 import { ringCsv } from "../../lib/dmem/oom.ts";
 import { openBench, chunk } from "../driver/harness.ts";
 import { openMemoryBench } from "./harness.ts";
@@ -77,21 +77,21 @@ test("a replay says what would not have fitted, whether bytes were short or only
     event({ action: "free", id: "99" }),
     event({ action: "alloc", id: "6", size: 2 * GIB }),
   ];
-  const fits = replay(log, { hbmSize: 24 * GIB });
+  const fits = replayAllocations(log, { hbmSize: 24 * GIB });
   assert.deepEqual([fits.fits, fits.unknownFrees], [true, 1]);
-  const tight = replay(log, { hbmSize: 9 * GIB + 32 * MIB });
+  const tight = replayAllocations(log, { hbmSize: 9 * GIB + 32 * MIB });
   assert.deepEqual([tight.fits, tight.misfits.map(({ event: { id, line }, fragmented }) => [id, line, fragmented]), tight.unknownFrees], [false, [["5", 7, true]], 2]);
   assert.equal(tight.misfits[0]!.largestGap, 2 * GIB);
-  const small = replay(log, { hbmSize: 4 * GIB });
+  const small = replayAllocations(log, { hbmSize: 4 * GIB });
   assert.deepEqual(small.misfits.map(({ event: { id }, fragmented, tooLarge }) => [id, fragmented, tooLarge]), [["2", false, false], ["3", false, false], ["4", false, false], ["5", false, true]]);
   assert.equal(small.hbms[0]!.peakBytes, 2 * GIB);
-  assert.throws(() => replay(log, { hbmSize: 0 }), { name: "ArgumentError" });
+  assert.throws(() => replayAllocations(log, { hbmSize: 0 }), { name: "ArgumentError" });
 });
 
 test("HBMs are separate", () => {
   const log = [event({ action: "alloc", id: "1", size: 2 * GIB }), event({ action: "alloc", id: "2", size: 2 * GIB, hbm: 1 })];
-  assert.equal(replay(log, { hbmSize: 4 * GIB }).fits, true);
-  assert.equal(replay([log[0]!, { ...log[1]!, hbm: 0 }], { hbmSize: 4 * GIB }).fits, false);
+  assert.equal(replayAllocations(log, { hbmSize: 4 * GIB }).fits, true);
+  assert.equal(replayAllocations([log[0]!, { ...log[1]!, hbm: 0 }], { hbmSize: 4 * GIB }).fits, false);
 });
 
 test("what a device really did fits when replayed on the same size, and its refusal is found again", { timeout: 60_000 }, () => {
@@ -110,8 +110,8 @@ test("what a device really did fits when replayed on the same size, and its refu
   // The ring dump of the report is a log as well: addresses stand for ids.
   lines.push(ringCsv(bench.memory.ledger.entries(), 0));
   const events = parseAllocationLog(lines.join(""));
-  assert.equal(replay(events, { hbmSize: GIB }).fits, true);
-  const half = replay(events, { hbmSize: GIB / 2 });
+  assert.equal(replayAllocations(events, { hbmSize: GIB }).fits, true);
+  const half = replayAllocations(events, { hbmSize: GIB / 2 });
   assert.equal(half.fits, false);
   assert.ok(half.misfits[0]!.event.hint!.startsWith("part"));
 });

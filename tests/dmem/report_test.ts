@@ -6,7 +6,7 @@ import { aggregateColumns, UsageType } from "../../lib/abi/runtime_dmem.ts";
 import { MemoryError } from "../../lib/dmem/mod.ts";
 import { formatBytes, parseBytes } from "../../lib/text/size.ts";
 import {
-  type CoreUsage, failureLine, flatReport, foldUsage, formatLogLine, modelBreakdown, modelNames, reportColumns, sharingLine, tableMessage, usageTable,
+  type CoreUsageTable, failureLine, flatReport, foldUsage, formatLogLine, modelBreakdown, modelNames, reportColumns, sharingLine, tableMessage, usageTable,
 } from "../../lib/dmem/oom_text.ts";
 import {
   adviceSentences, fitsGap, freeGaps, largestGap, type OutOfMemoryReport, reportLines, reportText, usageCsv, usageRows,
@@ -25,7 +25,7 @@ function usage(bytes: Partial<Record<keyof typeof UsageType, number>>): number[]
 // Figures of a real log of 2025 (13 columns); byte counts chosen so that each rounds to what was printed.
 const model = (code: number, constants: number, runtime: number, io: number, spill: number) =>
   usage({ INSTR_PE: code, WEIGHT: constants, GENERIC: runtime, DMA_RING_IO: io, DMA_RING_SPILL: spill, DMA_RING: 4 * KIB });
-const cores: readonly CoreUsage[] = [
+const cores: readonly CoreUsageTable[] = [
   {
     core: 4,
     usage: usage({ UCODE_LIB: Math.round(96.065 * MIB), WEIGHT: 59_744, TENSOR: 20 * GIB, GENERIC: 234_560, DMA_RING_IO: 118 * KIB, DMA_RING_SPILL: 48 * KIB, DMA_RING: 36 * KIB }),

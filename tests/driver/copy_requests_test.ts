@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
-import { openDevice, withFaults } from "../../lib/driver/mod.ts";
+import { openDevice, withRequestFaults } from "../../lib/driver/mod.ts";
 import { chunk, openBench, scriptedKernel, structAt, writeCell } from "./harness.ts";
 
 const GIB = 2 ** 30;
@@ -243,7 +243,7 @@ test("memset sets every byte of a range, device and host, and takes bytes only",
 });
 
 test("a positive result is a fault: EFAULT with the bytes the driver left", () => {
-  using bench = openBench({}, (kernel) => withFaults(kernel, [{ request: "MEM_BUF_COPY64", result: 4096 }, { request: "MEM_GET_EXTENDED_INFO", result: 22 }]));
+  using bench = openBench({}, (kernel) => withRequestFaults(kernel, [{ request: "MEM_BUF_COPY64", result: 4096 }, { request: "MEM_GET_EXTENDED_INFO", result: 22 }]));
   const handle = bench.device.alloc(chunk(8192));
   assert.throws(() => bench.device.bufCopyIn(handle, 0, new Uint8Array(8192)), (error: Error & { errno: number; details: { returned: number } }) => {
     assert.deepEqual([error.name, error.errno, error.details.returned], ["RequestError", Errno.EFAULT, 4096]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
 import { DriverFeature } from "../../lib/abi/driver_enums.ts";
-import { openDevice, withFaults } from "../../lib/driver/mod.ts";
+import { openDevice, withRequestFaults } from "../../lib/driver/mod.ts";
 import { createFake } from "../../lib/fake/machine.ts";
 import { chunk, openBench } from "./harness.ts";
 
@@ -37,7 +37,7 @@ test("D-005 D-054 the alloc request is chosen once at open by version and flags,
 test("D-054 older drivers without the newest forms are served by 48, 40 and 32 bytes", () => {
   const refused = { V2MT: ["MEM_ALLOC_V2MT64"], V2: ["MEM_ALLOC_V2MT64", "MEM_ALLOC_V2MT"], V1: ["MEM_ALLOC_V2MT64", "MEM_ALLOC_V2MT", "MEM_ALLOC_V2"] };
   for (const [form, names] of Object.entries(refused)) {
-    using bench = openBench({}, (kernel) => withFaults(kernel, [{ request: names, times: Infinity, errno: "EINVAL" }]));
+    using bench = openBench({}, (kernel) => withRequestFaults(kernel, [{ request: names, times: Infinity, errno: "EINVAL" }]));
     assert.equal(bench.device.allocForm, form);
     const handle = bench.device.alloc(chunk(8192, { hbm: 2, core: 5 }));
     assert.equal(bench.calls[0]?.name, form === "V1" ? "MEM_ALLOC" : `MEM_ALLOC_${form}`);

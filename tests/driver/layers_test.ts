@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
-import { type CallRecord, openDevice, requestByNumber, withFaults, withRequestLog } from "../../lib/driver/mod.ts";
+import { type CallRecord, openDevice, requestByNumber, withRequestFaults, withRequestLog } from "../../lib/driver/mod.ts";
 import { requests } from "../../lib/abi/requests.ts";
 import { createFake } from "../../lib/fake/machine.ts";
 import { chunk } from "./harness.ts";
@@ -51,7 +51,7 @@ test("unknown requests are logged by number", () => {
 
 test("faults hit the n-th matching call, once, several times or always, and count what they saw", () => {
   const fake = createFake({ product: "trn2" });
-  const kernel = withFaults(fake.kernel(), [{ request: "MEM_ALLOC_V2MT64", nth: 3, times: 2, errno: "ENOMEM" }]);
+  const kernel = withRequestFaults(fake.kernel(), [{ request: "MEM_ALLOC_V2MT64", nth: 3, times: 2, errno: "ENOMEM" }]);
   const device = openDevice({ kernel }); // the probe is the first
   const outcomes = Array.from({ length: 5 }, () => {
     try {
@@ -67,7 +67,7 @@ test("faults hit the n-th matching call, once, several times or always, and coun
 
 test("a fault can be carried out all the same, answer with a positive number, and hit open and mmap", () => {
   const fake = createFake({ product: "trn2" });
-  const kernel = withFaults(fake.kernel(), [
+  const kernel = withRequestFaults(fake.kernel(), [
     { call: "open", nth: 1, errno: Errno.EBUSY },
     { call: "mmap", nth: 1, errno: "ENOMEM" },
     { request: "MEM_FREE", errno: "EIO", carriedOut: true },
@@ -85,8 +85,8 @@ test("a fault can be carried out all the same, answer with a positive number, an
 
 test("a fault without an answer, or with an unknown errno, is refused", () => {
   const fake = createFake({ product: "trn2" });
-  assert.throws(() => withFaults(fake.kernel(), [{}]), { name: "ArgumentError" });
-  assert.throws(() => withFaults(fake.kernel(), [{ errno: "EWHATEVER" }]), { name: "ArgumentError", message: /EWHATEVER/ });
+  assert.throws(() => withRequestFaults(fake.kernel(), [{}]), { name: "ArgumentError" });
+  assert.throws(() => withRequestFaults(fake.kernel(), [{ errno: "EWHATEVER" }]), { name: "ArgumentError", message: /EWHATEVER/ });
   fake.close();
 });
 

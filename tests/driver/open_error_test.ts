@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { Errno } from "../../ffi/errno.ts";
 import { type Kernel, linuxKernel } from "../../ffi/kernel.ts";
-import { discoverDevices, openDevice, withFaults } from "../../lib/driver/mod.ts";
+import { discoverDevices, openDevice, withRequestFaults } from "../../lib/driver/mod.ts";
 import { createFake } from "../../lib/fake/machine.ts";
 
 const none: Kernel = {
@@ -67,7 +67,7 @@ test("discovery without nodes says whether the module is loaded", () => {
 test("discovery reports what is wrong with each node instead of throwing", () => {
   const fake = createFake({ product: "trn2", devices: 2 });
   for (const [errno, state] of [["EACCES", "no-permission"], ["ENODEV", "no-device"], ["EBUSY", "busy"]] as const) {
-    const kernel = withFaults({ ...passing(fake.kernel()), list: () => ["neuron0", "neuron1"] }, [{ call: "open", nth: 1, errno }]);
+    const kernel = withRequestFaults({ ...passing(fake.kernel()), list: () => ["neuron0", "neuron1"] }, [{ call: "open", nth: 1, errno }]);
     const { devices } = discoverDevices(kernel);
     assert.deepEqual(devices.map((device) => device.state), [state, "ok"]);
     assert.equal(devices[0]?.errno, Errno[errno]);
@@ -80,7 +80,7 @@ test("discovery reports what is wrong with each node instead of throwing", () =>
 test("a device that opens and then fails to answer is closed again", () => {
   const fake = createFake({ product: "trn2" });
   let closed = 0;
-  const kernel = withFaults(fake.kernel(), [{ request: "DEVICE_BASIC_INFO", errno: "EIO" }]);
+  const kernel = withRequestFaults(fake.kernel(), [{ request: "DEVICE_BASIC_INFO", errno: "EIO" }]);
   assert.throws(() => openDevice({ kernel: { ...passing(kernel), close: (fd) => (closed++, kernel.close(fd)) } }), { name: "RequestError", request: "DEVICE_BASIC_INFO" });
   assert.equal(closed, 1);
   fake.close();

@@ -4,7 +4,7 @@ import { Errno } from "../../ffi/errno.ts";
 import { bytesAt } from "../../ffi/memory.ts";
 import type { Request } from "../../lib/abi/request.ts";
 import { requests } from "../../lib/abi/requests.ts";
-import { compareVersions } from "../../lib/abi/topology.ts";
+import { compareVersionText } from "../../lib/abi/topology.ts";
 import { carefulMemory } from "../../lib/fake/careful_memory.ts";
 import { dispatchTable, findEntry, unhandledRequests } from "../../lib/fake/dispatch.ts";
 import { createFake } from "../../lib/fake/machine.ts";
@@ -19,7 +19,7 @@ const LOWEST = -600;
 
 function exists(request: Request, version: string): boolean {
   const gone = REPLACED[request.name];
-  return (request.since === null || compareVersions(request.since, version) <= 0) && (gone === undefined || compareVersions(gone, version) > 0);
+  return (request.since === null || compareVersionText(request.since, version) <= 0) && (gone === undefined || compareVersionText(gone, version) > 0);
 }
 
 test("every request of the driver has a handler, in exactly the versions that have it", () => {

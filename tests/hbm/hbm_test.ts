@@ -7,7 +7,8 @@ import { CARVEOUT_BYTES, layoutOf, PAGE_BYTES, wholePages } from "../../lib/hbm/
 import { createPools, place, placeScratchpad, takeMain } from "../../lib/hbm/pools.ts";
 import { HbmSpace } from "../../lib/hbm/space.ts";
 import { buildPicture } from "../../lib/map/build.ts";
-import { createFake, openDevice, replay } from "../../mod.ts";
+import { createFake, replayAllocations } from "../../mod.ts";
+import { openDevice } from "../../driver.ts";
 
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;
@@ -102,7 +103,7 @@ test("the largest allocation of an empty HBM is the main pool less the carve-out
   assert.equal(new HbmSpace(16 * GIB).freeBytes, 16 * GIB - CARVEOUT_BYTES);
   const event = { line: 1, sequence: 0, action: "alloc", id: "1", core: 0, hbm: 0, location: "device", usage: "GENERIC", alignment: 0, contiguous: false, hint: null, address: null, totalUsed: null } as const;
   const largest = 15 * GIB - CARVEOUT_BYTES;
-  assert.deepEqual([largest, largest + 1].map((size) => replay([{ ...event, size }], { hbmSize: 16 * GIB }).fits), [true, false]);
+  assert.deepEqual([largest, largest + 1].map((size) => replayAllocations([{ ...event, size }], { hbmSize: 16 * GIB }).fits), [true, false]);
 });
 
 test("what others hold is taken from the start on; what finds no room is returned", () => {

@@ -3,10 +3,10 @@ import { readFileSync } from "node:fs";
 import type { Kernel } from "../../ffi/kernel.ts";
 import { type Product, productOfTarget } from "../../lib/abi/architecture.ts";
 import { type AllocatorLayer, type DeviceMemory, type DeviceMemoryOptions, openDeviceMemory } from "../../lib/dmem/mod.ts";
-import { type CallRecord, type Fault, type FaultyKernel, withFaults, withRequestLog } from "../../lib/driver/layers.ts";
+import { type CallRecord, type RequestFault, type FaultyKernel, withRequestFaults, withRequestLog } from "../../lib/driver/layers.ts";
 import { type NeuronDevice, openDevice } from "../../lib/driver/mod.ts";
 import { createFake, type FakeMachine, type FakeOptions } from "../../lib/fake/machine.ts";
-import type { Target } from "../../lib/neff/model.ts";
+import type { NeffTarget } from "../../lib/neff/model.ts";
 
 /** What a test device is opened with. */
 export interface TestDeviceOptions {
@@ -40,8 +40,8 @@ export class TestDevice {
   }
 
   /** Makes calls fail from now on, counted from now; without a plan everything works again. */
-  fail(...plan: Fault[]): FaultyKernel {
-    const faulty = withFaults(this.#kernel, plan);
+  fail(...plan: RequestFault[]): FaultyKernel {
+    const faulty = withRequestFaults(this.#kernel, plan);
     this.#answering = faulty;
     return faulty;
   }
@@ -110,7 +110,7 @@ export class TestDevice {
 }
 
 /** The product a model's target runs on. */
-export function productOf(target: Target): Product {
+export function productOf(target: NeffTarget): Product {
   return target === "*" ? "trn2" : productOfTarget[target];
 }
 

@@ -3,12 +3,12 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { MrType } from "../../lib/abi/runtime_kbin.ts";
 import { PlanError } from "../../lib/plan/error.ts";
-import { ListRef, MemRef, type RecordSink } from "../../lib/plan/mem_ref.ts";
-import { MemRefInfo } from "../../lib/plan/build.ts";
+import { ListRef, MemRefRecord, type RecordSink } from "../../lib/plan/mem_ref.ts";
+import { MemRefCollection } from "../../lib/plan/build.ts";
 import { PlanWriter } from "../../lib/plan/plan.ts";
 
 /** An object that counts what is done to it. */
-class Probe extends MemRef {
+class Probe extends MemRefRecord {
   dumps = 0;
   closes = 0;
   constructor(varId: number) {
@@ -28,8 +28,8 @@ const sink = (count: number) => new PlanWriter({ name: "sg00", count, localScrat
 test("P-070 after any sequence of additions the three maps describe the same set", () => {
   const names = fc.constantFrom("a", "b", "c", "d", "");
   fc.assert(fc.property(fc.array(fc.tuple(names, fc.nat(4)), { maxLength: 30 }), (additions) => {
-    const info = new MemRefInfo();
-    const expected = new Map<string, MemRef>();
+    const info = new MemRefCollection();
+    const expected = new Map<string, MemRefRecord>();
     for (const [name, varId] of additions) {
       const object = new Probe(varId);
       const clash = (expected.has(name) && expected.get(name)?.varId !== varId) || [...expected].some(([other, { varId: id }]) => id === varId && other !== name);
@@ -47,7 +47,7 @@ test("P-070 after any sequence of additions the three maps describe the same set
 });
 
 test("P-079 the same name and id again is ignored quietly; a name with another id, or an id with another name, is refused with both names", () => {
-  const info = new MemRefInfo();
+  const info = new MemRefCollection();
   assert.equal(info.add("first", new Probe(0)), true);
   const again = new Probe(0);
   assert.equal(info.add("first", again), false);
@@ -59,7 +59,7 @@ test("P-079 the same name and id again is ignored quietly; a name with another i
 
 test("P-080 the table owns its objects: closing it closes each once", () => {
   const probes = [new Probe(0), new Probe(1), new Probe(2)];
-  const info = new MemRefInfo();
+  const info = new MemRefCollection();
   probes.forEach((probe, index) => info.add(`v${index}`, probe));
   info.add("v1", probes[1]!);
   assert.deepEqual(probes.map(({ closes }) => closes), [0, 0, 0]);
@@ -70,7 +70,7 @@ test("P-080 the table owns its objects: closing it closes each once", () => {
 });
 
 test("P-125 lowering calls dump once on every object, through its class, in the order of ids", () => {
-  const info = new MemRefInfo();
+  const info = new MemRefCollection();
   const probes = [2, 0, 1].map((varId) => new Probe(varId));
   probes.forEach((probe) => info.add(`v${probe.varId}`, probe));
   const writer = sink(3);
@@ -84,7 +84,7 @@ test("P-125 lowering calls dump once on every object, through its class, in the 
 });
 
 test("ids that are not 0 to n − 1 are refused with the missing one", () => {
-  const info = new MemRefInfo();
+  const info = new MemRefCollection();
   info.add("a", new ListRef({ varId: 0, list: [] }));
   info.add("b", new Probe(2));
   const writer = sink(2);

@@ -4,7 +4,7 @@ import { buildClasses } from "../../lib/abi/runtime_build.ts";
 import { KbinMemRef, KbinMemRefList, KbinMemRefPtr, KbinMemRefRemote, KbinMemRefVirtual, MrType } from "../../lib/abi/runtime_kbin.ts";
 import { memRefOf } from "../../lib/plan/build.ts";
 import { PlanError } from "../../lib/plan/error.ts";
-import { BufferRef, IoRef, ListRef, MemRef, PointerRef, PtrTableRef, RemoteRef, StateBufferRef, TmpBufRef, VirtualTmpBufRef } from "../../lib/plan/mem_ref.ts";
+import { BufferRef, IoRef, ListRef, MemRefRecord, PointerRef, PtrTableRef, RemoteRef, StateBufferRef, TmpBufRef, VirtualTmpBufRef } from "../../lib/plan/mem_ref.ts";
 import { PlanWriter } from "../../lib/plan/plan.ts";
 import type { Variable } from "../../lib/neff/model.ts";
 
@@ -14,8 +14,8 @@ const payload = { member: "sg00/w.npy", offset: 128, size: 4096 };
 const debug = { prefix: "p", pipe: 7 };
 
 /** One object of every class, by C++ name; the root stands for itself. */
-const objects: Readonly<Record<string, () => MemRef>> = {
-  mem_ref: () => new MemRef(base, MrType.SB),
+const objects: Readonly<Record<string, () => MemRefRecord>> = {
+  mem_ref: () => new MemRefRecord(base, MrType.SB),
   mem_ref_sp: () => new StateBufferRef(base),
   mem_ref_io: () => new IoRef({ ...base, size: 4096, alignment: 64 }, MrType.INPUT),
   mem_ref_buffer: () => new BufferRef({ ...base, size: 4096, alignment: 4096 }, { payload, debug }),
@@ -28,7 +28,7 @@ const objects: Readonly<Record<string, () => MemRef>> = {
 };
 
 /** The record of one object; the name's pointer is cleared. The record is full of rubbish before. */
-function recordOf(object: MemRef): DataView {
+function recordOf(object: MemRefRecord): DataView {
   const writer = new PlanWriter({ name: "sg00", count: 1, localScratchpadBytes: 0, sharedScratchpadBytes: 0 });
   for (let offset = 0; offset < KbinMemRef.byteLength; offset++) writer.view.setUint8(writer.base + offset, 0xa5);
   writer.next(0, "x");
@@ -106,13 +106,13 @@ test("P-034 the class decides the union: each variant where its type has one, ze
 });
 
 test("P-035 the base constructor takes id, type, dtype and shape, and nothing else is set", () => {
-  const object = new MemRef({ varId: 7, dtype: "bfloat16", shape: [2, 3] }, MrType.TMP_BUF);
+  const object = new MemRefRecord({ varId: 7, dtype: "bfloat16", shape: [2, 3] }, MrType.TMP_BUF);
   assert.deepEqual({ ...object }, { varId: 7, type: 4, dtype: "bfloat16", shape: [2, 3] });
 });
 
 test("P-040 the twelve record types: 1 to 11 can be built, INVALID and 12 are refused", () => {
-  for (let type = 1; type <= 11; type++) assert.equal(new MemRef(base, type).type, type);
-  for (const type of [0, 12, -1, 1.5, NaN]) assert.throws(() => new MemRef(base, type), PlanError, String(type));
+  for (let type = 1; type <= 11; type++) assert.equal(new MemRefRecord(base, type).type, type);
+  for (const type of [0, 12, -1, 1.5, NaN]) assert.throws(() => new MemRefRecord(base, type), PlanError, String(type));
 });
 
 test("P-081 the base writes id, type, dtype and shape; a state buffer and an unlinked remote are otherwise zeros", () => {
@@ -135,37 +135,37 @@ test("P-082 every class writes its own fields, and zeros elsewhere", () => {
 test("P-012 P-083 a dtype of 15 bytes round-trips with its NUL, unused bytes are zero, 16 bytes are refused", () => {
   const names = ["", "f", "float8_e4m3fnuz", "ééééééé", "float16"];
   for (const dtype of names) {
-    const record = recordOf(new MemRef({ varId: 0, dtype }, MrType.SB));
+    const record = recordOf(new MemRefRecord({ varId: 0, dtype }, MrType.SB));
     assert.equal(KbinMemRef.over(record).dtype, dtype);
     const length = new TextEncoder().encode(dtype).length;
     for (let index = length; index < 16; index++) assert.equal(record.getUint8(AT.dtype + index), 0, dtype);
   }
   for (const dtype of ["float8_e4m3fn_x4", "éééééééé", "ééééééééé", "漢漢漢漢漢漢"]) {
-    assert.throws(() => recordOf(new MemRef({ varId: 0, dtype }, MrType.SB)), PlanError, dtype);
+    assert.throws(() => recordOf(new MemRefRecord({ varId: 0, dtype }, MrType.SB)), PlanError, dtype);
   }
 });
 
 test("P-014 the dtype refusal names the dtype, its length and the limit of 15", () => {
-  assert.throws(() => recordOf(new MemRef({ varId: 0, dtype: "float8_e4m3fn_x4" }, MrType.SB)), /Device print dtype float8_e4m3fn_x4 has 16 characters\. Only 15 /);
+  assert.throws(() => recordOf(new MemRefRecord({ varId: 0, dtype: "float8_e4m3fn_x4" }, MrType.SB)), /Device print dtype float8_e4m3fn_x4 has 16 characters\. Only 15 /);
 });
 
 test("P-013 P-084 eight dimensions round-trip as u64, unused ones are zero, nine are refused", () => {
   const shape = [1, 2, 3, 2 ** 32, 5, 6, 7, 2 ** 52];
-  const record = KbinMemRef.over(recordOf(new MemRef({ varId: 0, shape }, MrType.SB)));
+  const record = KbinMemRef.over(recordOf(new MemRefRecord({ varId: 0, shape }, MrType.SB)));
   assert.deepEqual(shape.map((_, index) => record.$get("shape", index)), shape);
-  const two = KbinMemRef.over(recordOf(new MemRef({ varId: 0, shape: [4, 5] }, MrType.SB)));
+  const two = KbinMemRef.over(recordOf(new MemRefRecord({ varId: 0, shape: [4, 5] }, MrType.SB)));
   assert.deepEqual([0, 1, 2, 3, 4, 5, 6, 7].map((index) => two.$get("shape", index)), [4, 5, 0, 0, 0, 0, 0, 0]);
-  assert.throws(() => recordOf(new MemRef({ varId: 0, shape: [...shape, 1] }, MrType.SB)), PlanError);
+  assert.throws(() => recordOf(new MemRefRecord({ varId: 0, shape: [...shape, 1] }, MrType.SB)), PlanError);
 });
 
 test("P-015 the shape refusal names the limit of 8, in the runtime's spelling", () => {
-  assert.throws(() => recordOf(new MemRef({ varId: 0, shape: [1, 1, 1, 1, 1, 1, 1, 1, 1] }, MrType.SB)), /Device print only supports shape dimentions of up to 8/);
+  assert.throws(() => recordOf(new MemRefRecord({ varId: 0, shape: [1, 1, 1, 1, 1, 1, 1, 1, 1] }, MrType.SB)), /Device print only supports shape dimentions of up to 8/);
 });
 
 test("P-016 a refused dump leaves no cut value in the record", () => {
   const writer = new PlanWriter({ name: "sg00", count: 1, localScratchpadBytes: 0, sharedScratchpadBytes: 0 });
   const before = writer.finish().bytes.slice();
-  for (const object of [new MemRef({ varId: 0, dtype: "x".repeat(40) }, MrType.SB), new IoRef({ varId: 0, shape: Array(9).fill(3), size: 8, alignment: 0 }, MrType.INPUT)]) {
+  for (const object of [new MemRefRecord({ varId: 0, dtype: "x".repeat(40) }, MrType.SB), new IoRef({ varId: 0, shape: Array(9).fill(3), size: 8, alignment: 0 }, MrType.INPUT)]) {
     assert.throws(() => object.dump(writer), PlanError);
     assert.deepEqual(writer.finish().bytes, before);
   }

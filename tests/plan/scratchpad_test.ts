@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { PlanError } from "../../lib/plan/error.ts";
-import { arenaLayout, packPiece, pageAdvice, pageOf, pagesFor, type Reservation, Scratchpad, type ScratchpadMode, scratchpadMode } from "../../lib/plan/scratchpad.ts";
+import { arenaLayout, packPiece, pageAdvice, pageOf, pagesFor, type PageClaim, Scratchpad, type ScratchpadMode, scratchpadMode } from "../../lib/plan/scratchpad.ts";
 
 const MIB = 2 ** 20;
 const paged = (pageBytes: number): ScratchpadMode => ({ pageBytes, contiguous: false, note: null });
@@ -105,7 +105,7 @@ test("a range lies in one page of the paged mode, anywhere in the contiguous one
 /** The documented example: two models with two variables each, in MiB. */
 const A = { need: 1536, variables: [[0, 512], [512, 1024]] as const };
 const B = { need: 1636, variables: [[0, 100], [100, 1536]] as const };
-const privates = (reservation: Reservation<TestPage>, variables: readonly (readonly [number, number])[]) =>
+const privates = (reservation: PageClaim<TestPage>, variables: readonly (readonly [number, number])[]) =>
   variables.filter(([offset, size]) => reservation.find(offset * MIB, size * MIB) === undefined).map(([, size]) => size);
 
 test("the documented example with pages of 512 MiB: 2048 shared, 1024 and 1536 private, the fourth page goes with B", () => {
@@ -223,8 +223,8 @@ for (const isContiguous of [false, true]) {
     fc.assert(fc.property(steps, (sequence) => {
       const hbm = new Hbm();
       const arena = new Scratchpad(hbm, mode);
-      const loaded: { reservation: Reservation<TestPage>; places: (number | undefined)[] }[] = [];
-      const placesOf = (reservation: Reservation<TestPage>) => Array.from({ length: 13 }, (_, page) => reservation.find(page * 4096, 1)?.address);
+      const loaded: { reservation: PageClaim<TestPage>; places: (number | undefined)[] }[] = [];
+      const placesOf = (reservation: PageClaim<TestPage>) => Array.from({ length: 13 }, (_, page) => reservation.find(page * 4096, 1)?.address);
       for (const step of sequence) {
         if ("load" in step) {
           const reservation = arena.reserve(step.load);

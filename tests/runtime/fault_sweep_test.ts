@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Kernel } from "../../ffi/kernel.ts";
 import { NeuronError } from "../../ffi/error.ts";
-import { resetAlignmentSupport } from "../../lib/dmem/mod.ts";
-import { withFaults, withRequestLog } from "../../lib/driver/layers.ts";
+import { resetAlignmentSupport } from "../../lib/dmem/allocation.ts";
+import { withRequestFaults, withRequestLog } from "../../lib/driver/layers.ts";
 import type { Model } from "../../lib/runtime/model.ts";
 import { chunksOn, ledgerDifference, ledgers, machineOf, MiB, open, smallModel } from "./support.ts";
 
@@ -36,7 +36,7 @@ for (const errno of ["ENOMEM", "EIO", "EINVAL"] as const) {
       resetAlignmentSupport();
       using machine = machineOf({ product: "trn2" });
       const plain = machine.kernel();
-      const faulty = withFaults(plain, [{ request: REQUESTS, errno, nth }]);
+      const faulty = withRequestFaults(plain, [{ request: REQUESTS, errno, nth }]);
       const kernel = armable(plain, faulty);
       const neuron = open({ kernel, env: { NEURON_RT_VISIBLE_CORES: "0" } });
       const resident = await neuron.logicalCore(0).load(smallModel({ name: "resident", virtuals: [[0, 4096]] }));

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { withFaults } from "../../lib/driver/layers.ts";
+import { withRequestFaults } from "../../lib/driver/layers.ts";
 import type { Neuron } from "../../lib/runtime/neuron.ts";
 import { stageUcode, type UcodeLibrary } from "../../lib/runtime/ucode.ts";
 import { ledgerDifference, ledgers, machineOf, open, pattern, smallModel, status } from "./support.ts";
@@ -93,7 +93,7 @@ test("C-106 a copy that fails leaves no half-staged set behind, and the next mod
   const machine = machineOf({ product: "trn1" });
   let armed = false;
   const kernel = machine.kernel();
-  const failing = withFaults(kernel, [{ request: ["MEM_COPY_ASYNC64", "MEM_COPY_ASYNC"], errno: "EIO", times: Infinity }]);
+  const failing = withRequestFaults(kernel, [{ request: ["MEM_COPY_ASYNC64", "MEM_COPY_ASYNC"], errno: "EIO", times: Infinity }]);
   const switching = { ...failing, open: failing.open, ioctl: (fd: number, request: number, address: number) => (armed ? failing : kernel).ioctl(fd, request, address) };
   using neuron = open({ kernel: switching });
   const core = neuron.core(0);

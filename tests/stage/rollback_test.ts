@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NeuronError } from "../../ffi/error.ts";
 import { requests } from "../../lib/abi/requests.ts";
-import { MemoryError, resetAlignmentSupport } from "../../lib/dmem/mod.ts";
-import type { Fault } from "../../lib/driver/layers.ts";
+import { MemoryError } from "../../lib/dmem/mod.ts";
+import { resetAlignmentSupport } from "../../lib/dmem/allocation.ts";
+import type { RequestFault } from "../../lib/driver/layers.ts";
 import { planNeff } from "../../lib/plan/build.ts";
 import { stageCores } from "../../lib/stage/stage_part.ts";
 import { PlanError } from "../../lib/plan/error.ts";
@@ -70,7 +71,7 @@ test("a constant whose bytes were not kept undoes the load and says what to do",
 /** Requests a load issues, and the errnos the driver answers them with. */
 const ALLOC = Object.keys(requests).filter((name) => name.startsWith("MEM_ALLOC"));
 const COPY = Object.keys(requests).filter((name) => /COPY/.test(name));
-const SWEEPS: readonly (readonly [string, Pick<Fault, "request" | "call">, readonly string[]])[] = [
+const SWEEPS: readonly (readonly [string, Pick<RequestFault, "request" | "call">, readonly string[]])[] = [
   ["allocations", { request: ALLOC }, ["ENOMEM", "EINVAL", "EFAULT", "EPERM"]],
   ["address look-ups", { request: ["MEM_GET_PA", "MEM_GET_INFO", "MEM_GET_EXTENDED_INFO"] }, ["EINVAL", "EFAULT"]],
   ["copies", { request: COPY }, ["EINVAL", "EIO", "ETIMEDOUT", "EFAULT"]],
@@ -90,7 +91,7 @@ for (const contiguous of [false, true]) {
 }
 
 /** Fails the first, second, … matching request until a load gets through without the fault. */
-function sweep(bench: TestDevice, name: string, { fault, contiguous }: { readonly fault: Fault; readonly contiguous: boolean }): number {
+function sweep(bench: TestDevice, name: string, { fault, contiguous }: { readonly fault: RequestFault; readonly contiguous: boolean }): number {
   for (let nth = 1; nth < 200; nth++) {
     resetAlignmentSupport();
     const kernel = bench.fail({ ...fault, nth });

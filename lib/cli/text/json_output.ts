@@ -2,8 +2,8 @@
  * What each command prints with `--json`. `schemas/*.json` are made from these types by
  * `scripts/generate_schemas.ts`; they only grow.
  */
-import type { ReplayResult } from "../../dmem/replay.ts";
-import type { ReplayResult as RequestReplay } from "../../fake/recorder.ts";
+import type { AllocationReplay } from "../../dmem/replay.ts";
+import type { RequestReplay } from "../../fake/recorder.ts";
 import type { NeffDiff } from "../../neff/diff.ts";
 import type { ScanReport } from "../../neff/scan.ts";
 import type { DeviceList } from "../../host/device_list.ts";
@@ -89,7 +89,7 @@ export interface ResolveOutput {
 }
 
 /** `replay LOG` of allocations. */
-export interface ReplayOutput extends ReplayResult {
+export interface ReplayOutput extends AllocationReplay {
   readonly file: string;
   readonly kind: "allocations";
 }

@@ -1,4 +1,4 @@
-import type { Misfit, ReplayResult } from "../../dmem/replay.ts";
+import type { Misfit, AllocationReplay } from "../../dmem/replay.ts";
 import type { PlanRecord } from "../../plan/plan_file.ts";
 import { grouped, humanSize } from "../../text/size.ts";
 import { type Emphasis, table } from "../../text/table.ts";
@@ -33,7 +33,7 @@ export interface PlannedSubgraph {
 const MOST_IDS = 6;
 
 /** The plan as text: a table of records per subgraph. */
-export function planText(report: PlanReport, emphasis: Emphasis): string {
+export function planTables(report: PlanReport, emphasis: Emphasis): string {
   const { bold, dim, good } = emphasis;
   const parts = [`${bold(report.file)} for ${report.target}, plan of ${humanSize(report.fileBytes)}`];
   for (const subgraph of report.subgraphs) {
@@ -63,7 +63,7 @@ function placeText({ scratchpad, payload, pointsTo, ids, remote }: PlanRecord): 
 const MOST_MISFITS = 20;
 
 /** A replay as text: the answer, each HBM, what did not fit. */
-export function replayText(result: ReplayResult, file: string, emphasis: Emphasis): string {
+export function replayText(result: AllocationReplay, file: string, emphasis: Emphasis): string {
   const { dim, good, bad } = emphasis;
   const size = humanSize(result.hbmSize);
   const [first] = result.misfits;

@@ -27,18 +27,18 @@ export function rowsOf(view: View): Rows {
 }
 
 /** The horizontal place of an address, in CSS pixels. */
-export function placeOf(view: View, address: number, width: number): number {
+export function placeOn(view: View, address: number, width: number): number {
   return ((toUnit(view.scale, address) - view.from) / (view.to - view.from)) * width;
 }
 
 /** Left and right edge of an item, at least one pixel apart. */
 export function edgesOf(view: View, item: Item, width: number): { readonly left: number; readonly right: number } {
-  const left = placeOf(view, item.start, width);
-  return { left, right: Math.max(left + 1, placeOf(view, item.start + item.size, width)) };
+  const left = placeOn(view, item.start, width);
+  return { left, right: Math.max(left + 1, placeOn(view, item.start + item.size, width)) };
 }
 
 /** The address under a horizontal place. */
-export function addressAt(view: View, x: number, width: number): number {
+export function addressUnder(view: View, x: number, width: number): number {
   return Math.floor(toAddress(view.scale, view.from + (x / width) * (view.to - view.from)));
 }
 
@@ -74,7 +74,7 @@ export function itemAt(view: View, x: number, y: number, width: number): Item | 
 }
 
 /** The functions of this file, for the page. */
-export const mapLayoutFunctions: readonly PageFunction[] = [rowsOf, placeOf, edgesOf, addressAt, regionsInSight, itemAt];
+export const mapLayoutFunctions: readonly PageFunction[] = [rowsOf, placeOn, edgesOf, addressUnder, regionsInSight, itemAt];
 
 /** Draws the map; only what is in sight, and of what is thinner than a pixel one per pixel. */
 export function drawMap(view: View): void {
@@ -110,13 +110,13 @@ function drawAxis(view: View, pen: Pen, width: number, inSight: readonly Item[])
   const room = pen.measureText("0x0000000000").width + 22;
   const places: { readonly x: number; readonly address: number }[] = [];
   for (const { start } of inSight) {
-    const x = placeOf(view, start, width);
+    const x = placeOn(view, start, width);
     if (x >= -0.5 && x <= width - room && x - (places.at(-1)?.x ?? -room) >= room) places.push({ x, address: start });
   }
   // Inside one region there are no edges to label: regular places then.
   if (places.length < 3) {
     places.length = 0;
-    for (let x = 0; x <= width - room; x += Math.max(room, width / 8)) places.push({ x, address: addressAt(view, x, width) });
+    for (let x = 0; x <= width - room; x += Math.max(room, width / 8)) places.push({ x, address: addressUnder(view, x, width) });
   }
   for (const { x, address } of places) {
     pen.fillStyle = inks.rule;
@@ -130,8 +130,8 @@ function drawPools(view: View, pen: Pen, width: number, rows: Rows): void {
   const inks = inksOf(view);
   pen.font = labelFont(11, false);
   for (const [name, start, size] of view.hbms[view.slot]!.pools) {
-    const left = Math.max(0, placeOf(view, start, width));
-    const right = Math.min(width, placeOf(view, start + size, width));
+    const left = Math.max(0, placeOn(view, start, width));
+    const right = Math.min(width, placeOn(view, start + size, width));
     if (right <= left) continue;
     pen.fillStyle = inks.rule;
     pen.fillRect(left, rows.pools + rows.poolHeight, Math.max(1, right - left - 2), 2);

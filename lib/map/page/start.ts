@@ -4,7 +4,7 @@ import {
   drawAll, goToMatch, nextMatch, openNode, pan, reveal, search, select, setMode, setWindow, showCrumbs, showHbm, step, stepLane, zoom,
 } from "./actions.ts";
 import type { Page, PageEvent, PageFunction } from "./dom.ts";
-import { drawMap, itemAt, placeOf, rowsOf } from "./draw_map.ts";
+import { drawMap, itemAt, placeOn, rowsOf } from "./draw_map.ts";
 import { drawTime, momentAt } from "./draw_time.ts";
 import { drawTree, treeBoxAt } from "./draw_tree.ts";
 import { describe, describeMoment, describeNode, hideTooltip, showTooltip } from "./panel.ts";
@@ -240,7 +240,7 @@ export function start(page: Page): void {
       const rows = rowsOf(view);
       const width = byId(page, "map").clientWidth;
       const y = item.kind === "variable" ? rows.lanes + (item.lane + 0.5) * rows.laneHeight - rows.laneGap / 2 : rows.regions + rows.regionHeight / 2;
-      return { x: placeOf(view, item.start + item.size / 2, width), y };
+      return { x: placeOn(view, item.start + item.size / 2, width), y };
     },
     /** The rectangles of the treemap. */
     boxes: () => view.treeBoxes.map(({ x, y, width, height, node }) => ({ x, y, width, height, name: data.strings[node[0]], bytes: node[1], leaf: node[2] })),

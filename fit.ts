@@ -1,0 +1,19 @@
+/**
+ * What will fit: plans, predictions, and models that are not compiled yet. No device is needed
+ * but for {@linkcode stage}, which places a plan in the memory of one.
+ */
+export { fit, fitAll, type FitOptions } from "./lib/fit/fit.ts";
+export type { FitAnswer, FitCore, FitHbm, FitLine, FitShortage, FitVerdict } from "./lib/fit/fit_trial.ts";
+export { INSTANCES, instanceNamed, type Machine } from "./lib/abi/architecture.ts";
+export { planNeff } from "./lib/plan/build.ts";
+export { PlanError, ResolveError, type ResolveFault } from "./lib/plan/error.ts";
+export type { Plan } from "./lib/plan/plan.ts";
+export { type LoadItem, loadItems, planItems, tensorItems } from "./lib/plan/footprint.ts";
+export { pageAdvice, scratchpadMode, type ScratchpadMode } from "./lib/plan/scratchpad.ts";
+export { stage, type StageOptions } from "./lib/stage/stage.ts";
+export { stageCores, type StageCore } from "./lib/stage/stage_part.ts";
+export { StagedModel, StagedSubgraph, type StagedVariable } from "./lib/stage/staged_model.ts";
+export { coresOnHbm, logicalCoresOnHbm, logicalPlaceOf, physicalCoreAt, physicalCoresOf } from "./lib/runtime/logical_cores.ts";
+export { HbmSpace } from "./lib/hbm/space.ts";
+export { parseExtra } from "./lib/text/size.ts";
+export * from "./lib/sharding/mod.ts";

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { allClaims, claimsIn } from "./support/claims.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 
@@ -138,3 +139,15 @@ function findCycle(graph: ReadonlyMap<string, readonly string[]>): string[] | un
   }
   return undefined;
 }
+
+test("a claim id stands in brackets at the end of a test's name, and is in the table", () => {
+  const known = new Set(allClaims().map(({ id }) => id));
+  for (const file of sources("tests").filter((one) => one.endsWith("_test.ts"))) {
+    for (const [, , name] of code(file).matchAll(/\b(?:test|it)\(\s*(["`])((?:\\.|(?!\1).)*)\1/g)) {
+      const ids = claimsIn(name!);
+      if (ids.length === 0) continue;
+      assert.match(name!, /^\S.* \((?:[PCD]-\d{3}(?:, )?)+\)$/, `${file}: ${name}`);
+      assert.deepEqual(ids.filter((id) => !known.has(id)), [], `${file}: ${name}`);
+    }
+  }
+});

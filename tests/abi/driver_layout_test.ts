@@ -91,7 +91,7 @@ test("every struct exported is one of the driver's header or of the runtime's go
   assert.equal(names.length, known.size);
 });
 
-test("D-005 the requests of the memory path have the numbers of the driver's header and their encodings", () => {
+test("the requests of the memory path have the numbers of the driver's header and their encodings (D-005)", () => {
   const { MEM_ALLOC_V2MT64, MEM_GET_PA, MEM_COPY_ASYNC64, MEM_BUF_ZEROCOPY64_BATCHES, MEM_FREE } = abi.requests;
   assert.deepEqual(
     [MEM_ALLOC_V2MT64, MEM_GET_PA, MEM_COPY_ASYNC64, MEM_BUF_ZEROCOPY64_BATCHES, MEM_FREE].map((one) => one.request),
@@ -105,14 +105,14 @@ test("D-005 the requests of the memory path have the numbers of the driver's hea
   assert.equal(io(78, 1), abi.requests.DEVICE_RESET.request);
 });
 
-test("D-053 the allocation request carries size, alignment, location, channel, region, core, category and the handle's address", () => {
+test("the allocation request carries size, alignment, location, channel, region, core, category and the handle's address (D-053)", () => {
   assert.deepEqual(abi.MemAllocV2MT64.offsets, {
     size: 0, align: 8, hostMemory: 16, dramChannel: 20, dramRegion: 24, ncId: 28, memType: 32, memHandle: 40, pad: 48,
   });
   assert.equal(abi.MemAllocV2MT64.byteLength, 56);
 });
 
-test("D-099 a batch descriptor is 40 bytes, one of its operations 24", () => {
+test("a batch descriptor is 40 bytes, one of its operations 24 (D-099)", () => {
   assert.deepEqual(abi.MemcpyBatch.offsets, {
     memHandle: 0, memHandleOffset: 8, opsPtr: 16, numOps: 24, bar4WrThreshold: 28, flags: 30, context: 32,
   });

@@ -9,7 +9,7 @@ const classOf = (name: string): abi.BuildClass => {
   return found;
 };
 
-test("P-006 P-010 P-041 build object, record and staged form share no offsets of type, id, element type and shape", () => {
+test("build object, record and staged form share no offsets of type, id, element type and shape (P-006, P-010, P-041)", () => {
   const build = abi.BuildMemRef.offsets;
   const staged = abi.MemRef.offsets;
   assert.deepEqual([build.type, staged.type], [12, 8]);
@@ -21,14 +21,14 @@ test("P-006 P-010 P-041 build object, record and staged form share no offsets of
   assert.deepEqual([build.vptr, staged.name], [0, 0]);
 });
 
-test("P-011 record and staged form hold sixteen bytes of element type and eight dimensions", () => {
+test("record and staged form hold sixteen bytes of element type and eight dimensions (P-011)", () => {
   const { dtype, shape } = abi.KbinMemRef.fields;
   assert.deepEqual([dtype.offset, dtype.size, shape.offset, shape.size, shape.count], [36, 16, 56, 64, 8]);
   const staged = abi.MemRef.fields;
   assert.deepEqual([staged.dtype.offset, staged.dtype.size, staged.shape.offset, staged.shape.size, staged.shape.count], [72, 16, 88, 64, 8]);
 });
 
-test("P-020 P-021 there are ten classes, nine with one parent; only ptr_table lies two levels down", () => {
+test("there are ten classes, nine with one parent; only ptr_table lies two levels down (P-020, P-021)", () => {
   assert.equal(abi.buildClasses.length, 10);
   assert.equal(new Set(abi.buildClasses.map((one) => one.name)).size, 10);
   assert.equal(abi.buildClasses.filter((one) => one.parent !== null).length, 9);
@@ -52,7 +52,7 @@ test("every class keeps its parent's fields where the parent has them", () => {
 
 const BASE = { vptr: 0, var_id: 8, type: 12, dtype: 16, shape: 48 };
 
-test("P-036 the base is 72 bytes: pointer, id, type, a string of 32 and a vector of 24", () => {
+test("the base is 72 bytes: pointer, id, type, a string of 32 and a vector of 24 (P-036)", () => {
   assertOffsets("mem_ref", 72, BASE);
   const { dtype, shape } = abi.BuildMemRef.fields;
   assert.deepEqual([dtype.size, shape.size, shape.offset + shape.size], [32, 24, 72]);
@@ -79,7 +79,7 @@ for (const [id, name, size, types, own] of CLASSES) {
   });
 }
 
-test("P-028 P-029 P-038 only ptr_table has two vectors, of 24 bytes each", () => {
+test("only ptr_table has two vectors, of 24 bytes each (P-028, P-029, P-038)", () => {
   const vectors = (name: string) => layoutOf(structOf(name)).filter(([field, offset, length]) => offset >= 72 && length === 24 && field !== "shape").map(([, offset]) => offset);
   assert.deepEqual(abi.buildClasses.filter((one) => vectors(one.name).length === 2).map((one) => one.name), ["mem_ref_ptr_table"]);
   assert.deepEqual(vectors("mem_ref_ptr_table"), [72, 96]);
@@ -95,7 +95,7 @@ test("every type that a definition can name belongs to exactly one class", () =>
   assert.deepEqual(types, [1, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
 });
 
-test("P-037 the build-side debug record is 40 bytes and lies at the end of three classes", () => {
+test("the build-side debug record is 40 bytes and lies at the end of three classes (P-037)", () => {
   assertOffsets("debug_tensor_md", 40, { prefix: 0, pipe_id: 32 });
   assert.deepEqual(
     [abi.BuildBuffer, abi.BuildTmpBuf, abi.BuildVirtualTmpBuf].map(({ fields, byteLength }) => [fields.debugMd.offset, fields.debugMd.offset + fields.debugMd.size === byteLength]),
@@ -104,7 +104,7 @@ test("P-037 the build-side debug record is 40 bytes and lies at the end of three
   assert.deepEqual(abi.buildClasses.filter(({ layout }) => "debugMd" in layout.fields).length, 3);
 });
 
-test("P-040 variable types are 0 … 11, without a twelfth", () => {
+test("variable types are 0 … 11, without a twelfth (P-040)", () => {
   assert.deepEqual(abi.MrType, {
     INVALID: 0, SB: 1, BUFFER_STAGED: 2, BUFFER: 3, TMP_BUF: 4, INPUT: 5, OUTPUT: 6, PTR: 7, VIRTUAL_TMP_BUF: 8, LIST: 9, PTR_TABLE: 10, REMOTE: 11,
   });
@@ -118,7 +118,7 @@ test("a record is 152 bytes", () => {
   });
 });
 
-test("P-047 P-048 P-049 P-050 the union of a record has the fields of its type", () => {
+test("the union of a record has the fields of its type (P-047, P-048, P-049, P-050)", () => {
   const bytes = abi.KbinMemRef.alloc();
   const ptr = abi.KbinMemRefPtr.over(bytes.$view);
   [ptr.referencedVarId, ptr.ioRef] = [0x01020304, 1];
@@ -143,7 +143,7 @@ test("P-047 P-048 P-049 P-050 the union of a record has the fields of its type",
   }
 });
 
-test("P-051 the stored debug record is 516 bytes and its prefix holds 512", () => {
+test("the stored debug record is 516 bytes and its prefix holds 512 (P-051)", () => {
   assertOffsets("kbin_debug_tensor_md_t", 516, { prefix_str: 0, pipe_id: 512 });
   const record = abi.KbinDebugTensorMd.alloc();
   assert.throws(() => record.prefixStr = "p".repeat(513), { name: "ArgumentError" });
@@ -154,7 +154,7 @@ test("P-051 the stored debug record is 516 bytes and its prefix holds 512", () =
   assert.equal(record.prefixStr, "q".repeat(512));
 });
 
-test("P-045 P-052 P-053 a plan is a header of 24 bytes and records of 152 without gaps", () => {
+test("a plan is a header of 24 bytes and records of 152 without gaps (P-045, P-052, P-053)", () => {
   assertOffsets("kbin_mem_ref_set", 24, { local_scratchpad_size: 0, shared_scratchpad_size: 8, nmem: 16 });
   assert.deepEqual([5, 4, 10, 7, 13, 11, 0].map(abi.planBytes), [784, 632, 1544, 1088, 2000, 1696, 24]);
   const view = new DataView(new ArrayBuffer(abi.planBytes(3)));
@@ -167,14 +167,14 @@ test("P-045 P-052 P-053 a plan is a header of 24 bytes and records of 152 withou
   assert.throws(() => abi.KbinMemRef.over(view, abi.planBytes(3)), { name: "ArgumentError" });
 });
 
-test("P-055 kbin_t is 424 bytes and keeps its plan at 296", () => {
+test("kbin_t is 424 bytes and keeps its plan at 296 (P-055)", () => {
   assertOffsets("kbin_t", 424, { engines: 0, dmas: 40, mem_ref_set: 296, target: 416 });
   assert.deepEqual(abi.engineSlots.map((name) => abi.EngineNumber[name]), [1, 3, 0, 2, 4]);
   assert.deepEqual([...abi.engineSlots].sort(), abi.engineSlots);
   assert.equal(abi.RingInstance.byteLength + 3 * abi.DmaDesc.byteLength, 264 + 5456 * 3);
 });
 
-test("P-060 P-065 P-066 the staged form ends in a hash node of 48 bytes at 160", () => {
+test("the staged form ends in a hash node of 48 bytes at 160 (P-060, P-065, P-066)", () => {
   assertOffsets("mem_ref_t", 208, {
     name: 0, type: 8, size: 16, var_id: 24, remote: 28, shared_virtual_scratchpad: 29, union: 32, dtype: 72, shape: 88, debug_md: 152, node: 160,
   });
@@ -189,7 +189,7 @@ test("P-060 P-065 P-066 the staged form ends in a hash node of 48 bytes at 160",
   assert.equal(node.$address - 160, staged.$address);
 });
 
-test("P-061 the placement of a staged form is 40 bytes with the fields of its kind", () => {
+test("the placement of a staged form is 40 bytes with the fields of its kind (P-061)", () => {
   assert.deepEqual([abi.MemRef.offsets.union, abi.MemRef.fields.union.size], [32, 40]);
   assert.deepEqual(abi.MemRefStaged.offsets, { physicalAddress: 32, dmem: 40, memOffset: 48, va: 56 });
   assert.deepEqual(abi.MemRefPtr.offsets, { ptrMemAddr: 32, pointerId: 40, isIo: 48 });
@@ -209,7 +209,7 @@ test("an address that is not set reads as all ones, and 0 is an address", () => 
   assert.equal(staged.physicalAddress, 0);
 });
 
-test("P-069 the symbol table is three maps of 48 bytes", () => {
+test("the symbol table is three maps of 48 bytes (P-069)", () => {
   assertOffsets("mem_ref_info", 144, { name_to_id: 0, id_to_name: 48, id_to_object: 96 });
 });
 

@@ -37,7 +37,7 @@ test("every runtime enum and table has the values of the golden tables", () => {
   assert.ok(compare.count >= 250, `only ${compare.count} comparisons`);
 });
 
-test("D-006 D-008 dmem_t is 192 bytes, its gaps lie at 68 and 176, its reference count has a cache line of its own", () => {
+test("dmem_t is 192 bytes, its gaps lie at 68 and 176, its reference count has a cache line of its own (D-006, D-008)", () => {
   assertOffsets("dmem_t", 192, {
     pcore: 0, mem_handle: 8, size: 16, _pa: 24, _va: 32, align_offset: 40, allocated_size: 48, mem_type: 56, mem_usage_type: 60,
     tdram_channel: 64, ref_count: 128, hint: 136, cpy_buf: 144, next: 152, prev: 160, allocator: 168,
@@ -51,7 +51,7 @@ test("D-006 D-008 dmem_t is 192 bytes, its gaps lie at 68 and 176, its reference
   assert.ok(line(refCount) !== line(memHandle) && line(refCount) !== line(pa));
 });
 
-test("D-011 D-012 the allocator is 512 bytes with two dmem_t sentinels, and its core lies where sentinel arithmetic puts it", () => {
+test("the allocator is 512 bytes with two dmem_t sentinels, and its core lies where sentinel arithmetic puts it (D-011, D-012)", () => {
   assertOffsets("dmem_allocator_t", 512, { type: 0, pcore: 8, lock: 16, dummy_head: 64, dummy_tail: 256, largest_oversized_scratchpad_var: 448 });
   const { dummyHead, dummyTail } = abi.DmemAllocatorRecord.fields;
   assert.equal(dummyHead.size, abi.DmemRecord.byteLength);
@@ -62,18 +62,18 @@ test("D-011 D-012 the allocator is 512 bytes with two dmem_t sentinels, and its 
   assert.deepEqual(abi.AllocatorKind, { GLOBAL: 0, MODEL: 1 });
 });
 
-test("C-029 the list of an owner is 16 bytes, its node 16", () => {
+test("the list of an owner is 16 bytes, its node 16 (C-029)", () => {
   assertOffsets("dmem_list_t", 16, { head: 0, tail: 8 });
   assertOffsets("dmem_ref_node_t", 16, { dmem: 0, next: 8 });
 });
 
-test("D-051 the record behind a memory handle is 64 bytes", () => {
+test("the record behind a memory handle is 64 bytes (D-051)", () => {
   assertOffsets("ndl_mem_t", 64, {
     device: 0, driver_handle: 8, pa: 16, mmap_offset: 24, size: 32, align: 40, mmap_va: 48, host_memory: 56, nc_id: 60,
   });
 });
 
-test("D-055 ndl_device_t holds eight copy buffers of 56 bytes from 104 to 552 and its context at 632", () => {
+test("ndl_device_t holds eight copy buffers of 56 bytes from 104 to 552 and its context at 632 (D-055)", () => {
   assertOffsets("ndl_device_t", 640, { cpy_bufs: 104, hbm_va: 552, context: 632 });
   assertOffsets("ndl_copy_buf_t", 56, { mem_handle: 0, mmap_va: 8, lock: 16 });
   const buffers = abi.NdlDevice.fields.cpyBufs;
@@ -81,7 +81,7 @@ test("D-055 ndl_device_t holds eight copy buffers of 56 bytes from 104 to 552 an
   assert.equal(buffers.offset + buffers.size, abi.NdlDevice.offsets.hbmVa);
 });
 
-test("C-057 D-127 D-133 the ledger is 1600 bytes; its matrix is 8 rows of 23, so that a row's total never meets the next row", () => {
+test("the ledger is 1600 bytes; its matrix is 8 rows of 23, so that a row's total never meets the next row (C-057, D-127, D-133)", () => {
   assertOffsets("dma_mem_log_t", 0x640, {
     lock: 0, mla_idx: 40, max_entries: 48, entry_count: 56, next_entry_idx: 64, entries_dropped: 72, memory_usage: 80,
     memory_usage_nc: 112, entries: 1584, verbose_log_dev_mem: 1592,
@@ -105,18 +105,18 @@ test("a ring entry is 64 bytes, actions are ALLOC 1 and FREE 2", () => {
   assert.deepEqual(abi.MemAction, { ALLOC: 1, FREE: 2 });
 });
 
-test("D-068 location and usage read as one eight-byte store", () => {
+test("location and usage read as one eight-byte store (D-068)", () => {
   const dmem = abi.DmemRecord.alloc({ memType: abi.MemLocation.TONGA_DRAM, memUsageType: abi.UsageType.SCRATCHPAD });
   assert.equal(dmem.$view.getBigUint64(abi.DmemRecord.offsets.memType, true), 0xb_0000_0002n);
   dmem.$view.setBigUint64(56, 0xb_0000_0002n, true);
   assert.deepEqual([dmem.memType, dmem.memUsageType], [2, 11]);
 });
 
-test("C-114 a tensor view is 192 bytes with each counter on its own line", () => {
+test("a tensor view is 192 bytes with each counter on its own line (C-114)", () => {
   assertOffsets("nrt_tensor_t", 192, { name: 0, sto: 8, _offset: 16, _size: 24, extra: 32, ref_count: 64, output_completion_count: 128 });
 });
 
-test("C-115 a tensor storage is 320 bytes; its types are INVALID 0, MALLOC 1, DMA 2, FAKE 3", () => {
+test("a tensor storage is 320 bytes; its types are INVALID 0, MALLOC 1, DMA 2, FAKE 3 (C-115)", () => {
   assertOffsets("nrt_tensor_storage_t", 320, {
     hbm_idx: 0, allocated_size: 8, type: 16, mem: 24, ref_count: 64, mem_owned_by_tensor: 72, tensor_op_cv_lock: 80, tensor_op_cv: 120,
     pending_exec_count_read: 192, pending_exec_count_write: 256, vtpb_idx: 264,
@@ -130,7 +130,7 @@ test("the flat form of a tensor set is 16 bytes: array, count", () => {
   assertOffsets("nrt_tensor_list_t", 16, { tensors: 0, num_tensors: 8 });
 });
 
-test("C-138 the scratchpad is 16440 bytes at 22200 of a core, with 1024 pages of 16", () => {
+test("the scratchpad is 16440 bytes at 22200 of a core, with 1024 pages of 16 (C-138)", () => {
   assertOffsets("tdrv_scratchpad_t", 16440, { lock: 0, page_size: 40, num_pages: 48, is_contiguous: 52, pages: 56 });
   assertOffsets("tdrv_scratchpad_page_t", 16, { mem: 0, refs: 8 });
   assert.equal(56 + abi.SCRATCHPAD_MAX_PAGES * abi.ScratchpadPage.byteLength, abi.ScratchpadRecord.byteLength);

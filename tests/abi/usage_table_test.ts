@@ -8,7 +8,7 @@ const USAGES = Array.from({ length: 22 }, (_, usage) => usage);
 const hex = (values: readonly number[]) => values.map((value) => value.toString(16).padStart(2, "0")).join(" ");
 const categoryName = (value: number) => Object.entries(abi.MemCategory).find(([, one]) => one === value)?.[0];
 
-test("P-043 there are 22 usages, 0 … 21, and MAX, which is the index of a core's total", () => {
+test("there are 22 usages, 0 … 21, and MAX, which is the index of a core's total (P-043)", () => {
   assert.deepEqual(abi.usageNames.map((name) => UsageType[name]), USAGES);
   assert.equal(UsageType.MAX, 22);
   assert.equal(Object.keys(UsageType).length, 23);
@@ -25,7 +25,7 @@ test("log lines have a name for every usage, no two alike, each below 32 bytes",
   for (const label of abi.usageLabels) assert.match(label, /^[a-z][a-z ]{1,30}$/);
 });
 
-test("C-052 D-019 the category tables are these bytes, 44 cells, and a pad of 0 behind each", () => {
+test("the category tables are these bytes, 44 cells, and a pad of 0 behind each (C-052, D-019)", () => {
   assert.equal(hex(abi.hostCategories.slice(0, 22)), "04 01 01 04 01 04 03 06 04 01 01 14 02 01 04 14 14 04 11 11 11 11");
   assert.equal(hex(abi.deviceCategories.slice(0, 22)), "0c 08 08 0c 08 0c 0a 10 0c 08 08 0b 09 08 0c 0e 0f 0c 12 12 12 12");
   assert.deepEqual([abi.hostCategories.length, abi.deviceCategories.length], [23, 23]);
@@ -40,7 +40,7 @@ test("the category tables decode to the named categories of the driver", () => {
   }
 });
 
-test("C-053 in host memory exactly 11, 15 and 16 are refused, in device memory none", () => {
+test("in host memory exactly 11, 15 and 16 are refused, in device memory none (C-053)", () => {
   const refused = (table: readonly number[]) => USAGES.filter((usage) => table[usage] === abi.CATEGORY_NONE);
   assert.deepEqual(refused(abi.hostCategories), [UsageType.SCRATCHPAD, UsageType.CC, UsageType.SCRATCHPAD_NOT_SHARED]);
   assert.deepEqual(refused(abi.deviceCategories), []);
@@ -48,20 +48,20 @@ test("C-053 in host memory exactly 11, 15 and 16 are refused, in device memory n
   assert.equal(abi.CATEGORY_NONE, abi.MemCategory.MAX);
 });
 
-test("C-054 the sentinel 20 is not usage 20: DMA_RING_IO has category 18 on the device and 17 on the host", () => {
+test("the sentinel 20 is not usage 20: DMA_RING_IO has category 18 on the device and 17 on the host (C-054)", () => {
   assert.equal(UsageType.DMA_RING_IO, 20);
   assert.deepEqual([abi.deviceCategories[20], abi.hostCategories[20]], [18, 17]);
   assert.ok(![abi.deviceCategories[20], abi.hostCategories[20]].includes(abi.CATEGORY_NONE));
 });
 
-test("D-023 the projection loses: 22 usages give nine device and six host categories", () => {
+test("the projection loses: 22 usages give nine device and six host categories (D-023)", () => {
   const distinct = (table: readonly number[]) => new Set(USAGES.map((usage) => table[usage]).filter((category) => category !== abi.CATEGORY_NONE)).size;
   assert.deepEqual([distinct(abi.deviceCategories), distinct(abi.hostCategories)], [9, 6]);
   const inverses = Object.keys(abi).filter((name) => /categor/i.test(name) && /^(usage|from)/i.test(name));
   assert.deepEqual(inverses, []);
 });
 
-test("C-055 22 usages fold into 12 report columns", () => {
+test("22 usages fold into 12 report columns (C-055)", () => {
   assert.deepEqual(abi.aggregateColumns, [5, 0, 0, 5, 0, 5, 1, 11, 5, 0, 0, 3, 2, 0, 5, 10, 4, 5, 9, 7, 6, 8]);
   assert.deepEqual([abi.aggregateColumns[UsageType.TENSOR], abi.aggregateColumns[UsageType.WEIGHT]], [2, 1]);
   assert.equal(abi.aggregateColumnNames.length, 12);

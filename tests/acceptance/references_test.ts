@@ -8,7 +8,7 @@ const side = (name: "from" | "to", variable: string, offset: number, sizes: read
   [name]: variable, [`${name}_off`]: offset, [`${name}_sizes`]: sizes, [`${name}_steps`]: steps,
 });
 
-test("P-126 the address of a transfer's reference is the resolved address of its variable plus its offset", async () => {
+test("the address of a transfer's reference is the resolved address of its variable plus its offset (P-126)", async () => {
   const variables = {
     SB: { type: "state-buffer", var_id: 4 }, x: { type: "input", var_id: 0, size: 8192 }, w: { type: "file", var_id: 1, size: 512, file_name: "w.bin" },
     t: { type: "virtual", var_id: 2, size: 4096, backing_variable_off: 12_288 }, y: { type: "output", var_id: 3, size: 64 },

@@ -7,14 +7,14 @@ import { structAt } from "../driver/harness.ts";
 
 const WARNING = "(Non-FATAL) aligned memory allocation API not available in driver. Please consider upgrading driver for more efficient memory allocation.";
 
-test("D-058 a driver that aligns gets the alignment, and the offset stays 0", () => {
+test("a driver that aligns gets the alignment, and the offset stays 0 (D-058)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 100_000, usage: "DMA_RING", alignment: 0x400000 });
   assert.equal(bench.calls[0]!.input["align"], 0x400000);
   assert.deepEqual([memory.alignOffset, memory.address % 0x400000, memory.allocatedSize], [0, 0, 100_000]);
 });
 
-test("D-059 results other than success and failure return at once, with the latch still set", () => {
+test("results other than success and failure return at once, with the latch still set (D-059)", () => {
   using bench = openMemoryBench();
   const core = bench.memory.core(0);
   assert.throws(() => core.alloc({ size: 2 ** 36, usage: "TENSOR", alignment: 65536 }), { status: 4 });
@@ -24,7 +24,7 @@ test("D-059 results other than success and failure return at once, with the latc
   assert.equal(driverSupportsAlignment(), true);
 });
 
-test("D-060 D-061 C-046 one refusal warns once and clears the latch for the process: later allocations, also on other devices, over-allocate", () => {
+test("one refusal warns once and clears the latch for the process: later allocations, also on other devices, over-allocate (D-060, D-061, C-046)", () => {
   using bench = openMemoryBench({ faults: [{ request: "MEM_ALLOC_V2MT64", errno: "EINVAL" }] });
   const core = bench.memory.core(0);
   core.alloc({ size: 10_000, usage: "DMA_RING", alignment: 65536 });
@@ -36,7 +36,7 @@ test("D-060 D-061 C-046 one refusal warns once and clears the latch for the proc
   assert.equal(bench.emitted.filter((one) => one.kind === "log" && one.line.level === "WARN").length, 1);
 });
 
-test("D-062 C-047 the offset to the aligned base is ((pa + A) & -A) - pa: 1 to A, and A when pa is aligned", () => {
+test("the offset to the aligned base is ((pa + A) & -A) - pa: 1 to A, and A when pa is aligned (D-062, C-047)", () => {
   const cases = [[0x1000000, 0x400000, 0x400000], [0x1001000, 0x400000, 0x3ff000], [0x13ff000, 0x400000, 0x1000], [0x1000040, 0x40, 0x40], [0x1000001, 0x40, 0x3f]];
   for (const [pa, a, offset] of cases) assert.equal(alignOffset(pa!, a!), offset);
   for (let i = 0; i < 2000; i++) {
@@ -48,7 +48,7 @@ test("D-062 C-047 the offset to the aligned base is ((pa + A) & -A) - pa: 1 to A
   }
 });
 
-test("D-062 D-137 C-037 in the fallback size is put back, the window fits, and the charge stays what the driver was asked for", () => {
+test("in the fallback size is put back, the window fits, and the charge stays what the driver was asked for (D-062, D-137, C-037)", () => {
   using bench = openMemoryBench({ faults: [{ request: "MEM_ALLOC_V2MT64", errno: "EIO" }] });
   const memory = bench.memory.core(0).alloc({ size: 10_000, usage: "DMA_RING", alignment: 65536 });
   assert.deepEqual([memory.size, memory.allocatedSize], [10_000, 75_536]);
@@ -64,7 +64,7 @@ test("D-062 D-137 C-037 in the fallback size is put back, the window fits, and t
   assert.deepEqual([plain.alignOffset, plain.allocatedSize], [0, 4096], "no alignment leaves the offset 0");
 });
 
-test("D-063 D-064 every consumer starts at the aligned base, and the bytes before it stay as they are", () => {
+test("every consumer starts at the aligned base, and the bytes before it stay as they are (D-063, D-064)", () => {
   for (const zeroCopy of [false, true]) {
     for (const driverVersion of ["2.24.7", "2.27"]) {
       using bench = openMemoryBench({ faults: [{ request: ["MEM_ALLOC_V2MT64"], errno: "EIO" }], memory: { zeroCopy }, fake: { driverVersion } });
@@ -91,7 +91,7 @@ test("D-063 D-064 every consumer starts at the aligned base, and the bytes befor
   }
 });
 
-test("D-065 an alignment that is no power of two is refused before any request", () => {
+test("an alignment that is no power of two is refused before any request (D-065)", () => {
   using bench = openMemoryBench();
   for (const alignment of [3, 4097, -4096, 1.5, NaN]) {
     assert.throws(() => bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR", alignment }), { name: "MemoryError", status: 2 });
@@ -99,7 +99,7 @@ test("D-065 an alignment that is no power of two is refused before any request",
   assert.deepEqual(bench.names(), []);
 });
 
-test("D-066 D-068 D-069 D-070 a contiguous page has category 19, the core's channel, type and usage in one word, and joins the GLOBAL list", () => {
+test("a contiguous page has category 19, the core's channel, type and usage in one word, and joins the GLOBAL list (D-066, D-068, D-069, D-070)", () => {
   using bench = openMemoryBench();
   const core = bench.memory.core(5);
   bench.memory.createAllocator(5, "MODEL");
@@ -118,7 +118,7 @@ test("D-066 D-068 D-069 D-070 a contiguous page has category 19, the core's chan
   assert.equal(next.pa + 2 ** 20, page.pa, "the next page lies directly below");
 });
 
-test("D-067 a page that finds no room is status 4, another failure 1; no report, nothing left", () => {
+test("a page that finds no room is status 4, another failure 1; no report, nothing left (D-067)", () => {
   using bench = openMemoryBench();
   const core = bench.memory.core(0);
   assert.throws(() => core.allocContiguousScratchpad(2 ** 36), { name: "MemoryError", status: 4, errno: 12 });

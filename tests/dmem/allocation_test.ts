@@ -30,7 +30,7 @@ function state(memory: DeviceMemory) {
   return { counters: memory.ledger.counters(), entries: memory.ledger.entryCount, lists: memory.allocators.map((allocator) => [forward(allocator), backward(allocator)]) };
 }
 
-test("D-002 D-027 each live allocation is one driver chunk and no other, and every success gives an object", () => {
+test("each live allocation is one driver chunk and no other, and every success gives an object (D-002, D-027)", () => {
   using bench = openMemoryBench();
   const { memory, device } = bench;
   const all = [0, 3, 7].flatMap((core) => ["TENSOR", "WEIGHT", "CC"].map((usage) => memory.core(core).alloc({ size: 70_000, usage: usage as "CC" })));
@@ -39,7 +39,7 @@ test("D-002 D-027 each live allocation is one driver chunk and no other, and eve
   for (const one of all) assert.ok(one.handle > 0 && one.address > 0);
 });
 
-test("D-003 D-044 C-035 C-036 a new record has handle, address, size, place, usage, core, one reference, its hint or null", () => {
+test("a new record has handle, address, size, place, usage, core, one reference, its hint or null (D-003, D-044, C-035, C-036)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(3).alloc({ size: 12_345, usage: "WEIGHT", hint: "layer 7", hbm: 2 });
   const record = recordOf(memory);
@@ -54,7 +54,7 @@ test("D-003 D-044 C-035 C-036 a new record has handle, address, size, place, usa
   assert.deepEqual([recordOf(bare).hint, bare.hint, recordOf(bare).memType], [0, null, 1]);
 });
 
-test("D-020 D-032 C-033 C-053 C-054 the host refuses exactly usages 11, 15 and 16, the device none, before any request", () => {
+test("the host refuses exactly usages 11, 15 and 16, the device none, before any request (D-020, D-032, C-033, C-053, C-054)", () => {
   using bench = openMemoryBench();
   const core = bench.memory.core(0);
   for (let usage = 0; usage < 22; usage++) {
@@ -80,14 +80,14 @@ test("D-020 D-032 C-033 C-053 C-054 the host refuses exactly usages 11, 15 and 1
   assert.match(failure(() => core.alloc({ size: 1, usage: 22 })).text ?? "", /^Invalid mem_usage_type 22 for device$/);
 });
 
-test("D-021 the category, not the usage, goes to the driver: TENSOR is 9 on the device and 2 on the host", () => {
+test("the category, not the usage, goes to the driver: TENSOR is 9 on the device and 2 on the host (D-021)", () => {
   using bench = openMemoryBench();
   bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR", location: "host" });
   assert.deepEqual(bench.calls.filter(({ name }) => name.startsWith("MEM_ALLOC")).map(({ input }) => input["memType"]), [9, 2]);
 });
 
-test("D-028 C-154 a core the device does not have is refused without a request; the channel is the core's own or the one asked for", () => {
+test("a core the device does not have is refused without a request; the channel is the core's own or the one asked for (D-028, C-154)", () => {
   using bench = openMemoryBench();
   bench.forget();
   for (const core of [8, -1, 1.5]) {
@@ -101,7 +101,7 @@ test("D-028 C-154 a core the device does not have is refused without a request; 
   assert.deepEqual([0, 1].map((core) => sunda.memory.core(core).defaultHbm), [0, 1]);
 });
 
-test("D-030 D-031 C-038 every allocation begins with event 34 and stops with it, on success and on every failure", () => {
+test("every allocation begins with event 34 and stops with it, on success and on every failure (D-030, D-031, C-038)", () => {
   using bench = openMemoryBench();
   const core = bench.memory.core(0);
   core.alloc({ size: 4096, usage: "TENSOR" });
@@ -118,14 +118,14 @@ test("D-030 D-031 C-038 every allocation begins with event 34 and stops with it,
   assert.deepEqual(events[1]!.data, { bytes: 8192, pa: memory.pa, status: 0, usageTotal: 8192, total: 8192 });
 });
 
-test("D-033 anything but host memory uses the device's table", () => {
+test("anything but host memory uses the device's table (D-033)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 1, usage: "SCRATCHPAD", location: undefined });
   assert.equal(bench.calls[0]!.input["memType"], 11);
   assert.equal(memory.location, "device");
 });
 
-test("D-034 without memory for the record nothing is asked of the driver and the status is 4", () => {
+test("without memory for the record nothing is asked of the driver and the status is 4 (D-034)", () => {
   using bench = openMemoryBench({ memory: { memorySource: limitedSource(7), cores: [0] } });
   const core = bench.memory.core(0);
   let made = 0;
@@ -146,7 +146,7 @@ test("D-034 without memory for the record nothing is asked of the driver and the
   assert.equal(core.global.count, made);
 });
 
-test("D-035 C-031 the host flag is set for host memory only and the region is always 0", () => {
+test("the host flag is set for host memory only and the region is always 0 (D-035, C-031)", () => {
   using bench = openMemoryBench();
   for (const location of ["device", "host"] as const) for (const hbm of [0, 1, 2, 3]) bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR", location, hbm });
   const allocs = bench.calls.filter(({ name }) => name.startsWith("MEM_ALLOC"));
@@ -155,7 +155,7 @@ test("D-035 C-031 the host flag is set for host memory only and the region is al
   assert.deepEqual(allocs.map(({ input }) => input["hostMemory"]), [0, 0, 0, 0, 1, 1, 1, 1]);
 });
 
-test("D-036 D-037 D-042 C-041 C-045 every errno of the driver becomes its status, with nothing changed and nothing left", { timeout: 60_000 }, () => {
+test("every errno of the driver becomes its status, with nothing changed and nothing left (D-036, D-037, D-042, C-041, C-045)", { timeout: 60_000 }, () => {
   for (const errno of [1, 2, 4, 5, 7, 9, 11, 12, 13, 14, 16, 19, 22, 25, 28, 110]) {
     for (const location of ["device", "host"] as const) {
       const folder = mkdtempSync(join(tmpdir(), "neuron-oom-"));
@@ -172,7 +172,7 @@ test("D-036 D-037 D-042 C-041 C-045 every errno of the driver becomes its status
   }
 });
 
-test("D-038 D-039 C-043 C-061 host ENOMEM dumps the ring, then reports host memory, and is status 11 without a chunk list", () => {
+test("host ENOMEM dumps the ring, then reports host memory, and is status 11 without a chunk list (D-038, D-039, C-043, C-061)", () => {
   const folder = mkdtempSync(join(tmpdir(), "neuron-oom-"));
   using bench = openMemoryBench({ memory: { cores: [0], oomDirectory: folder } });
   bench.memory.core(0).alloc({ size: 4096, usage: "WEIGHT", hint: "before, \"it\"" });
@@ -196,7 +196,7 @@ test("D-038 D-039 C-043 C-061 host ENOMEM dumps the ring, then reports host memo
   rmSync(folder, { recursive: true });
 });
 
-test("D-040 D-041 C-042 C-044 device ENOMEM dumps ring and chunks, hints at the alignment if there was one, then reports, status 4", () => {
+test("device ENOMEM dumps ring and chunks, hints at the alignment if there was one, then reports, status 4 (D-040, D-041, C-042, C-044)", () => {
   for (const alignment of [undefined, 65536]) {
     const folder = mkdtempSync(join(tmpdir(), "neuron-oom-"));
     using bench = openMemoryBench({ memory: { oomDirectory: folder } });
@@ -228,7 +228,7 @@ test("nothing is written and nothing printed on ENOMEM unless asked", () => {
   assert.ok(error.report !== undefined && error.hint !== undefined);
 });
 
-test("D-043 a failed get-PA gives chunk and record back, status 1", () => {
+test("a failed get-PA gives chunk and record back, status 1 (D-043)", () => {
   using bench = openMemoryBench({ faults: [{ request: "MEM_GET_PA", errno: "EIO" }] });
   const before = state(bench.memory);
   const error = failure(() => bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR", hint: "x" }));
@@ -238,7 +238,7 @@ test("D-043 a failed get-PA gives chunk and record back, status 1", () => {
   assert.deepEqual(bench.device.dumpChunks(0).length, 1);
 });
 
-test("D-045 a core without bounce buffer cannot allocate: status 1, chunk and record given back", () => {
+test("a core without bounce buffer cannot allocate: status 1, chunk and record given back (D-045)", () => {
   using bench = openMemoryBench({ memory: { cores: [0] } });
   const before = state(bench.memory);
   const error = failure(() => bench.memory.core(1).alloc({ size: 4096, usage: "TENSOR", hint: "x" }));
@@ -247,7 +247,7 @@ test("D-045 a core without bounce buffer cannot allocate: status 1, chunk and re
   assert.equal(bench.device.dumpChunks(0).length, 1);
 });
 
-test("D-046 D-118 metrics that fail are only logged, on allocation and on free", () => {
+test("metrics that fail are only logged, on allocation and on free (D-046, D-118)", () => {
   using bench = openMemoryBench({ memory: { metrics: { allocated: () => false, freed: () => false } } });
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "WEIGHT" });
   memory.release();
@@ -257,7 +257,7 @@ test("D-046 D-118 metrics that fail are only logged, on allocation and on free",
   ]);
 });
 
-test("C-038 metrics hear of each allocation and free once, with core, usage, location and bytes", () => {
+test("metrics hear of each allocation and free once, with core, usage, location and bytes (C-038)", () => {
   const heard: unknown[] = [];
   using bench = openMemoryBench({ memory: { metrics: { allocated: (...args) => (heard.push(["alloc", ...args]), true), freed: (...args) => (heard.push(["free", ...args]), true) } } });
   bench.memory.core(2).alloc({ size: 100, usage: "IO", location: "host" }).release();
@@ -265,7 +265,7 @@ test("C-038 metrics hear of each allocation and free once, with core, usage, loc
   assert.deepEqual(bench.messages(), []);
 });
 
-test("D-047 D-115 C-038 the events of an allocation and a free carry bytes charged, device and hint", () => {
+test("the events of an allocation and a free carry bytes charged, device and hint (D-047, D-115, C-038)", () => {
   using bench = openMemoryBench({ memory: { mlaIndex: 5 } });
   bench.memory.core(0).alloc({ size: 12_345, usage: "WEIGHT", hint: "w" }).release();
   assert.deepEqual(bench.emitted.flatMap((one) => one.kind === "memory" ? [one.event] : []), [
@@ -274,7 +274,7 @@ test("D-047 D-115 C-038 the events of an allocation and a free carry bytes charg
   ]);
 });
 
-test("D-048 D-119 D-148 C-039 the TRACE lines give bytes, channel, the channel's total and capacity; only the allocation's ends in the hint", () => {
+test("the TRACE lines give bytes, channel, the channel's total and capacity; only the allocation's ends in the hint (D-048, D-119, D-148, C-039)", () => {
   using bench = openMemoryBench({ traceLines: true });
   const core = bench.memory.core(2);
   core.alloc({ size: 1000, usage: "TENSOR" });
@@ -288,7 +288,7 @@ test("D-048 D-119 D-148 C-039 the TRACE lines give bytes, channel, the channel's
   ]);
 });
 
-test("D-050 an allocation whose list cannot take it is rolled back, with the list's error", () => {
+test("an allocation whose list cannot take it is rolled back, with the list's error (D-050)", () => {
   using bench = openMemoryBench();
   const list = bench.memory.createList();
   const failing = { ...list, add: () => { throw new MemoryError(4, "no memory", { text: "Failed to allocate memory for dmem_ref_node_t" }); } };
@@ -297,7 +297,7 @@ test("D-050 an allocation whose list cannot take it is rolled back, with the lis
   assert.deepEqual([bench.memory.core(0).global.count, bench.memory.ledger.coreUsed(0), bench.device.dumpChunks(0).length], [0, 0, 1]);
 });
 
-test("D-052 without memory for the driver's record no request is made", () => {
+test("without memory for the driver's record no request is made (D-052)", () => {
   // The driver's record lies beside the dmem record, so it is the same refusal as for that (D-034): 4, no request.
   using bench = openMemoryBench({ memory: { memorySource: limitedSource(7), cores: [0] } });
   assert.throws(() => {
@@ -316,7 +316,7 @@ test("opening fails with status 11 when host memory for the bounce buffers is sh
   assert.throws(() => openMemoryBench({ fake: { hostChunkLimit: 2 ** 20, product: "trn1", moduleParameters: { mempool_host_memory_size: 0 } } }), { name: "MemoryError", status: 11 });
 });
 
-test("C-042 the report tells who holds most, the largest gap and what to change", () => {
+test("the report tells who holds most, the largest gap and what to change (C-042)", () => {
   using bench = openMemoryBench();
   bench.memory.core(0).alloc({ size: 22 * GIB, usage: "TENSOR", hint: "kv cache" });
   const { hint, report } = failure(() => bench.memory.core(0).alloc({ size: 2 * GIB, usage: "WEIGHT" }));

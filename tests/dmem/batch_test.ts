@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { pinned } from "../../ffi/memory.ts";
 import { openMemoryBench, pattern, same } from "./harness.ts";
 
-test("D-097 an empty batch is refused with the runtime's text, before any event", () => {
+test("an empty batch is refused with the runtime's text, before any event (D-097)", () => {
   using bench = openMemoryBench();
   for (const transfers of [[], null, undefined]) {
     bench.forget();
@@ -12,7 +12,7 @@ test("D-097 an empty batch is refused with the runtime's text, before any event"
   }
 });
 
-test("D-098 without memory for the descriptors the status is 4 and nothing is issued", () => {
+test("without memory for the descriptors the status is 4 and nothing is issued (D-098)", () => {
   let refuse = false;
   using bench = openMemoryBench({
     fake: { driverVersion: "2.27" },
@@ -30,7 +30,7 @@ test("D-098 without memory for the descriptors the status is 4 and nothing is is
   assert.deepEqual(bench.names(), []);
 });
 
-test("D-100 D-101 D-102 D-103 slices of many tensors go in one request, offset by base and view, and equal single copies", { timeout: 60_000 }, () => {
+test("slices of many tensors go in one request, offset by base and view, and equal single copies (D-100, D-101, D-102, D-103)", { timeout: 60_000 }, () => {
   for (const fallback of [false, true]) {
     using bench = openMemoryBench({ fake: { driverVersion: "2.27" }, ...(fallback ? { faults: [{ request: "MEM_ALLOC_V2MT64", errno: "EIO" }] } : {}) });
     const all = Array.from({ length: 100 }, (_, index) => bench.memory.core(index % 8).alloc({ size: 16_384, usage: "TENSOR", alignment: 8192, hint: `${index}` }));
@@ -49,7 +49,7 @@ test("D-100 D-101 D-102 D-103 slices of many tensors go in one request, offset b
   }
 });
 
-test("D-104 a failed batch is logged with direction and code, status 1", () => {
+test("a failed batch is logged with direction and code, status 1 (D-104)", () => {
   for (const [way, name] of [["batchIn", "copyin"], ["batchOut", "copyout"]] as const) {
     using bench = openMemoryBench({ fake: { driverVersion: "2.27" }, faults: [{ request: "MEM_BUF_ZEROCOPY64_BATCHES", errno: "EIO" }] });
     const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
@@ -59,7 +59,7 @@ test("D-104 a failed batch is logged with direction and code, status 1", () => {
   }
 });
 
-test("D-105 events 32 and 33 bracket batches, also failed ones", () => {
+test("events 32 and 33 bracket batches, also failed ones (D-105)", () => {
   using bench = openMemoryBench({ fake: { driverVersion: "2.27" }, faults: [{ request: "MEM_BUF_ZEROCOPY64_BATCHES", nth: 3, errno: "EIO" }] });
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   const transfers = [{ memory, operations: [{ offset: 0, buffer: pattern(10) }] }];
@@ -72,7 +72,7 @@ test("D-105 events 32 and 33 bracket batches, also failed ones", () => {
   ]);
 });
 
-test("D-107 on driver 2.24.7 a batch goes by single copies and says so", () => {
+test("on driver 2.24.7 a batch goes by single copies and says so (D-107)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   const report = bench.memory.batchIn([{ memory, operations: [{ offset: 0, buffer: pattern(10) }, { offset: 50, buffer: pattern(20) }, { offset: 0, buffer: new Uint8Array(0) }] }]);
@@ -80,7 +80,7 @@ test("D-107 on driver 2.24.7 a batch goes by single copies and says so", () => {
   same(new Uint8Array(memory.read(20, { at: 50 })), pattern(20));
 });
 
-test("D-106 a transfer that is not for memory of the device, or leaves it, is status 2 before anything moves", () => {
+test("a transfer that is not for memory of the device, or leaves it, is status 2 before anything moves (D-106)", () => {
   using bench = openMemoryBench({ fake: { driverVersion: "2.27" } });
   using other = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });

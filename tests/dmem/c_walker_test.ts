@@ -27,7 +27,7 @@ async function load(path: string): Promise<{ readonly walk: Walk; close(): void 
   return { walk: (allocator, out, limit, backward) => Number(library.symbols.walk(BigInt(allocator), BigInt(out), BigInt(limit), backward)), close: () => library.close() };
 }
 
-test("D-014 D-006 D-011 a C walker finds an allocator's nodes in allocation order both ways, with the sizes, addresses and handles TypeScript shows", { skip, timeout: 60_000 }, async () => {
+test("a C walker finds an allocator's nodes in allocation order both ways, with the sizes, addresses and handles TypeScript shows (D-014, D-006, D-011)", { skip, timeout: 60_000 }, async () => {
   const folder = mkdtempSync(join(tmpdir(), "neuron-walker-"));
   const path = join(folder, "walker.so");
   const compiled = spawnSync(compiler!, ["-std=c11", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", path, fileURLToPath(new URL("walker.c", import.meta.url)), "-lpthread"], { encoding: "utf8" });

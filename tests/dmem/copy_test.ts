@@ -30,7 +30,7 @@ function filled(size: number, options: MemoryBenchOptions = {}) {
   return { bench, memory };
 }
 
-test("D-001 dmem issues no request and no system call itself", async () => {
+test("dmem issues no request and no system call itself (D-001)", async () => {
   const { readdirSync, readFileSync } = await import("node:fs");
   const folder = new URL("../../lib/dmem/", import.meta.url);
   for (const name of readdirSync(folder)) {
@@ -39,7 +39,7 @@ test("D-001 dmem issues no request and no system call itself", async () => {
   }
 });
 
-test("D-073 D-074 the way of a copy depends on direction, location and the zero-copy option, in different order in and out", () => {
+test("the way of a copy depends on direction, location and the zero-copy option, in different order in and out (D-073, D-074)", () => {
   const table: Record<string, string> = {};
   for (const direction of ["in", "out"] as const) for (const host of [false, true]) for (const zero of [false, true]) table[`${direction} ${host ? "host" : "device"} ${zero}`] = copyPath(direction, host, zero);
   assert.deepEqual(table, {
@@ -65,7 +65,7 @@ test("D-073 D-074 the way of a copy depends on direction, location and the zero-
   }
 });
 
-test("D-071 every way adds the offset in the memory to the driver's offset", () => {
+test("every way adds the offset in the memory to the driver's offset (D-071)", () => {
   for (const zeroCopy of [false, true]) {
     using bench = openMemoryBench({ memory: { zeroCopy }, faults: [{ request: "MEM_ALLOC_V2MT64", errno: "EIO" }] });
     const memory = bench.memory.core(0).alloc({ size: 9000, usage: "TENSOR", alignment: 8192 });
@@ -78,7 +78,7 @@ test("D-071 every way adds the offset in the memory to the driver's offset", () 
   }
 });
 
-test("D-072 events 30 and 31 bracket copies in and out, also failed ones", () => {
+test("events 30 and 31 bracket copies in and out, also failed ones (D-072)", () => {
   const { bench, memory } = filled(100_000, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 5, times: 2, errno: "EIO" }] });
   const seen = () => bench.emitted.flatMap((one) => one.kind === "trace" ? [`${one.event.id} ${one.event.phase} ${one.event.data["status"] ?? ""}`.trim()] : []);
   memory.write(pattern(100_000));
@@ -91,7 +91,7 @@ test("D-072 events 30 and 31 bracket copies in and out, also failed ones", () =>
   bench[Symbol.dispose]();
 });
 
-test("D-075 zero-copy in passes queue -1 and the write threshold, out only the queue; the threshold is 0x1000 above architecture 2, else 0", () => {
+test("zero-copy in passes queue -1 and the write threshold, out only the queue; the threshold is 0x1000 above architecture 2, else 0 (D-075)", () => {
   for (const [product, driverVersion, threshold] of [["trn2", "2.27", 0x1000], ["trn3", "2.27", 0x1000], ["trn1", "2.24.7", 0]] as const) {
     using bench = openMemoryBench({ fake: { product, driverVersion }, memory: { zeroCopy: true } });
     const memory = bench.memory.core(0).alloc({ size: 10_000, usage: "TENSOR" });
@@ -109,7 +109,7 @@ test("D-075 zero-copy in passes queue -1 and the write threshold, out only the q
   assert.equal(bench.calls[0]!.input["bar4WrThreshold"], 512);
 });
 
-test("D-076 any error of a copy is status 1 with the runtime's text, two spaces on the way out", { timeout: 60_000 }, () => {
+test("any error of a copy is status 1 with the runtime's text, two spaces on the way out (D-076)", { timeout: 60_000 }, () => {
   for (const zeroCopy of [false, true]) {
     for (const location of ["device", "host"] as const) {
       for (const errno of [Errno.EPERM, Errno.EIO, Errno.ENOMEM, Errno.EFAULT, Errno.ETIMEDOUT]) {
@@ -123,7 +123,7 @@ test("D-076 any error of a copy is status 1 with the runtime's text, two spaces 
   }
 });
 
-test("D-077 up to 0x3FFF one launch with wait handle 0", () => {
+test("up to 0x3FFF one launch with wait handle 0 (D-077)", () => {
   for (const size of [1, 2, 0x1000, 0x3fff]) {
     assert.deepEqual([chunkSizes(size), firstWaitHandle(size)], [[size], 0]);
     const { bench, memory } = filled(size);
@@ -135,7 +135,7 @@ test("D-077 up to 0x3FFF one launch with wait handle 0", () => {
   }
 });
 
-test("D-078 from 0x4000 to 0x100000 two chunks of half rounded up to a page, never synchronous", { timeout: 60_000 }, () => {
+test("from 0x4000 to 0x100000 two chunks of half rounded up to a page, never synchronous (D-078)", { timeout: 60_000 }, () => {
   const cases: readonly (readonly [number, readonly number[]])[] = [
     [0x4000, [0x2000, 0x2000]], [0x4002, [0x3000, 0x1002]], [0x5000, [0x3000, 0x2000]], [0x8000, [0x4000, 0x4000]], [0xfffff, [0x80000, 0x7ffff]], [0x100000, [0x80000, 0x80000]],
   ];
@@ -143,7 +143,7 @@ test("D-078 from 0x4000 to 0x100000 two chunks of half rounded up to a page, nev
   for (let size = 0x4000; size <= 0x100000; size++) assert.ok(chunkSize(size) < size && firstWaitHandle(size) === -1);
 });
 
-test("D-079 exactly the 126 sizes with S mod 8192 = 1 have a third chunk of one byte", () => {
+test("exactly the 126 sizes with S mod 8192 = 1 have a third chunk of one byte (D-079)", () => {
   const odd: number[] = [];
   for (let size = 0x4000; size <= 0x100000; size++) {
     const count = Math.ceil(size / chunkSize(size));
@@ -156,7 +156,7 @@ test("D-079 exactly the 126 sizes with S mod 8192 = 1 have a third chunk of one 
   assert.deepEqual(chunkSizes(0x6001), [0x3000, 0x3000, 1]);
 });
 
-test("D-080 above 0x100000 chunks of 0x100000, no chunk is ever larger, and the sizes add up", () => {
+test("above 0x100000 chunks of 0x100000, no chunk is ever larger, and the sizes add up (D-080)", () => {
   assert.deepEqual([chunkSizes(0x100001), chunkSizes(0x200000), chunkSizes(0x200001), chunkSizes(0x300005)], [
     [0x100000, 1], [0x100000, 0x100000], [0x100000, 0x100000, 1], [0x100000, 0x100000, 0x100000, 5],
   ]);
@@ -168,7 +168,7 @@ test("D-080 above 0x100000 chunks of 0x100000, no chunk is ever larger, and the 
   }
 });
 
-test("D-004 D-087 every copy is complete on return, even with a device that moves bytes only at the wait", { timeout: 60_000 }, () => {
+test("every copy is complete on return, even with a device that moves bytes only at the wait (D-004, D-087)", { timeout: 60_000 }, () => {
   let copies = 0;
   for (const lateCopies of [false, true]) {
     for (const zeroCopy of [false, true]) {
@@ -193,7 +193,7 @@ test("D-004 D-087 every copy is complete on return, even with a device that move
   console.log(`# copies in and out compared: ${copies}`);
 });
 
-test("D-084 D-085 copies in fill alternate halves and launch half to device, with no prefetch address", () => {
+test("copies in fill alternate halves and launch half to device, with no prefetch address (D-084, D-085)", () => {
   const size = 3 * MIB + 5;
   const { bench, memory } = filled(size);
   const bounce = bench.memory.core(0).bounce!;
@@ -205,7 +205,7 @@ test("D-084 D-085 copies in fill alternate halves and launch half to device, wit
   bench[Symbol.dispose]();
 });
 
-test("D-086 copies out launch device to half with the host address as prefetch hint", () => {
+test("copies out launch device to half with the host address as prefetch hint (D-086)", () => {
   const size = 2 * MIB + 1;
   const { bench, memory } = filled(size);
   const bounce = bench.memory.core(0).bounce!;
@@ -219,7 +219,7 @@ test("D-086 copies out launch device to half with the host address as prefetch h
   bench[Symbol.dispose]();
 });
 
-test("D-088 D-089 D-090 five chunks use wait handles -1, 1, 2, 1, 2 and one final wait that names the same pair", () => {
+test("five chunks use wait handles -1, 1, 2, 1, 2 and one final wait that names the same pair (D-088, D-089, D-090)", () => {
   const size = 4 * MIB + 1;
   for (const out of [false, true]) {
     const { bench, memory } = filled(size);
@@ -233,7 +233,7 @@ test("D-088 D-089 D-090 five chunks use wait handles -1, 1, 2, 1, 2 and one fina
   }
 });
 
-test("D-087 while chunk i is in flight, chunk i - 1 goes to the host: launch 0, launch 1, host 0, launch 2, host 1, wait, host 2", () => {
+test("while chunk i is in flight, chunk i - 1 goes to the host: launch 0, launch 1, host 0, launch 2, host 1, wait, host 2 (D-087)", () => {
   const size = 2 * MIB + 1;
   const { bench, memory } = filled(size);
   const order: string[] = [];
@@ -251,7 +251,7 @@ test("D-087 while chunk i is in flight, chunk i - 1 goes to the host: launch 0, 
   bench[Symbol.dispose]();
 });
 
-test("D-089 a failing final wait is status 1 and the last chunk is not handed over", () => {
+test("a failing final wait is status 1 and the last chunk is not handed over (D-089)", () => {
   const size = 2 * MIB;
   const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC_WAIT", errno: "EIO" }] });
   const into = new Uint8Array(size).fill(0xcc);
@@ -261,14 +261,14 @@ test("D-089 a failing final wait is status 1 and the last chunk is not handed ov
   bench[Symbol.dispose]();
 });
 
-test("D-081 memory without a bounce buffer cannot be staged", () => {
+test("memory without a bounce buffer cannot be staged (D-081)", () => {
   const { bench, memory } = filled(10_000);
   recordOf(memory).cpyBuf = 0;
   assert.throws(() => memory.write(pattern(10)), { name: "MemoryError", status: 1, text: /0x2E6/ });
   bench[Symbol.dispose]();
 });
 
-test("D-082 a transfer holds its core's buffer to the end: another on the same core is refused, on another core it runs", () => {
+test("a transfer holds its core's buffer to the end: another on the same core is refused, on another core it runs (D-082)", () => {
   const { bench, memory } = filled(3 * MIB);
   const neighbour = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   const other = bench.memory.core(1).alloc({ size: 2 * MIB, usage: "TENSOR" });
@@ -294,7 +294,7 @@ test("D-082 a transfer holds its core's buffer to the end: another on the same c
   bench[Symbol.dispose]();
 });
 
-test("D-083 the buffer is given back on every exit: after each failure the next transfer works", { timeout: 60_000 }, () => {
+test("the buffer is given back on every exit: after each failure the next transfer works (D-083)", { timeout: 60_000 }, () => {
   for (const request of ["MEM_COPY_ASYNC64", "MEM_COPY_ASYNC_WAIT"]) {
     for (const nth of [1, 2, 3]) {
       const { bench, memory } = filled(3 * MIB, { faults: [{ request, nth, errno: "EIO" }] });
@@ -313,7 +313,7 @@ test("D-083 the buffer is given back on every exit: after each failure the next 
   }
 });
 
-test("D-091 a failed launch on the way in is logged, and what is outstanding is waited for before the buffer is given back", () => {
+test("a failed launch on the way in is logged, and what is outstanding is waited for before the buffer is given back (D-091)", () => {
   const { bench, memory } = filled(4 * MIB, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 3, errno: "EIO" }] });
   assert.throws(() => memory.write(pattern(4 * MIB, 2)), { status: 1 });
   assert.deepEqual(bench.messages(), ["Failed to copy in buffer to dmem", "Copy from buffer to memory failed"]);
@@ -325,7 +325,7 @@ test("D-091 a failed launch on the way in is logged, and what is outstanding is 
   bench[Symbol.dispose]();
 });
 
-test("D-092 a failed launch on the way out still delivers the chunk before it; the rest is untouched", { timeout: 60_000 }, () => {
+test("a failed launch on the way out still delivers the chunk before it; the rest is untouched (D-092)", { timeout: 60_000 }, () => {
   for (const failing of [0, 1, 2, 3]) {
     const size = 3 * MIB + 5;
     const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC64", nth: failing + 1, errno: "EIO" }] });
@@ -339,7 +339,7 @@ test("D-092 a failed launch on the way out still delivers the chunk before it; t
   }
 });
 
-test("D-093 when the wait fails too, the chunk before the failed one is lost", () => {
+test("when the wait fails too, the chunk before the failed one is lost (D-093)", () => {
   const size = 4 * MIB;
   const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 3, errno: "EIO" }, { request: "MEM_COPY_ASYNC_WAIT", errno: "EIO" }] });
   const into = new Uint8Array(size).fill(0xcc);
@@ -349,7 +349,7 @@ test("D-093 when the wait fails too, the chunk before the failed one is lost", (
   bench[Symbol.dispose]();
 });
 
-test("D-093 a launch that fails after waiting for its predecessor leaves nothing outstanding: EINVAL from the wait means complete", () => {
+test("a launch that fails after waiting for its predecessor leaves nothing outstanding: EINVAL from the wait means complete (D-093)", () => {
   const size = 4 * MIB;
   const { bench, memory } = filled(size, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 3, errno: "EIO" }, { request: "MEM_COPY_ASYNC_WAIT", errno: "EINVAL" }] });
   const into = new Uint8Array(size).fill(0xcc);
@@ -359,7 +359,7 @@ test("D-093 a launch that fails after waiting for its predecessor leaves nothing
   bench[Symbol.dispose]();
 });
 
-test("D-094 the recovered bytes are the previous chunk's: sizes 0x3000, 0x3000, 1 with a fault at the third", () => {
+test("the recovered bytes are the previous chunk's: sizes 0x3000, 0x3000, 1 with a fault at the third (D-094)", () => {
   const { bench, memory } = filled(0x6001, { faults: [{ request: "MEM_COPY_ASYNC64", nth: 3, errno: "EIO" }] });
   const into = new Uint8Array(0x6001).fill(0xcc);
   assert.throws(() => memory.readInto(into), { status: 1 });
@@ -368,7 +368,7 @@ test("D-094 the recovered bytes are the previous chunk's: sizes 0x3000, 0x3000, 
   bench[Symbol.dispose]();
 });
 
-test("D-096 copies, reads and fills of 0 bytes succeed without a request", () => {
+test("copies, reads and fills of 0 bytes succeed without a request (D-096)", () => {
   const { bench, memory } = filled(4096);
   memory.write(new Uint8Array(0));
   memory.write(new Uint8Array(0), { at: 4096 });

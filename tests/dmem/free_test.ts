@@ -20,7 +20,7 @@ function traces(bench: MemoryBench): string[] {
   return bench.emitted.flatMap((one) => one.kind === "trace" ? [`${one.event.id} ${one.event.phase}`] : []);
 }
 
-test("D-109 C-049 only the last of n + 1 frees gives the memory back, and acquire gives the same object", () => {
+test("only the last of n + 1 frees gives the memory back, and acquire gives the same object (D-109, C-049)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   assert.equal(memory.retain(), memory);
@@ -34,7 +34,7 @@ test("D-109 C-049 only the last of n + 1 frees gives the memory back, and acquir
   assert.deepEqual([bench.names(), memory.refCount, memory.closed], [["MEM_FREE"], 0, true]);
 });
 
-test("D-108 D-126 closing what is freed does nothing; freeing it again is a double free, and any other use is refused", () => {
+test("closing what is freed does nothing; freeing it again is a double free, and any other use is refused (D-108, D-126)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   memory.release();
@@ -50,7 +50,7 @@ test("D-108 D-126 closing what is freed does nothing; freeing it again is a doub
   next.release();
 });
 
-test("D-110 freeing after the device's memory was closed is an error, not a request", () => {
+test("freeing after the device's memory was closed is an error, not a request (D-110)", () => {
   const bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   assert.deepEqual(bench.memory.close(), { liveCount: 1, liveBytes: 4096 });
@@ -63,7 +63,7 @@ test("D-110 freeing after the device's memory was closed is an error, not a requ
   bench[Symbol.dispose]();
 });
 
-test("D-111 one pair of events 35 per real free, none for a mere decrement", () => {
+test("one pair of events 35 per real free, none for a mere decrement (D-111)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" }).retain();
   bench.forget();
@@ -73,7 +73,7 @@ test("D-111 one pair of events 35 per real free, none for a mere decrement", () 
   assert.deepEqual(traces(bench), ["35 begin", "35 stop"]);
 });
 
-test("D-112 C-048 a mapped allocation is unmapped before the driver's free, an unmapped one is not", () => {
+test("a mapped allocation is unmapped before the driver's free, an unmapped one is not (D-112, C-048)", () => {
   using bench = openMemoryBench();
   const core = bench.memory.core(0);
   const mapped = core.alloc({ size: 4096, usage: "TENSOR" });
@@ -91,7 +91,7 @@ test("D-112 C-048 a mapped allocation is unmapped before the driver's free, an u
   plain.release();
 });
 
-test("D-112 the driver refuses to free what is still mapped, so the order is proved by the free going through", () => {
+test("the driver refuses to free what is still mapped, so the order is proved by the free going through (D-112)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   memory.map();
@@ -101,7 +101,7 @@ test("D-112 the driver refuses to free what is still mapped, so the order is pro
   assert.equal(chunks(bench), 0);
 });
 
-test("D-113 an unmap that fails is logged with the hint and the chunk is freed all the same", () => {
+test("an unmap that fails is logged with the hint and the chunk is freed all the same (D-113)", () => {
   using bench = openMemoryBench({
     wrap: (kernel) => ({
       kind: kernel.kind, open: (path, flags) => kernel.open(path, flags), close: (fd) => kernel.close(fd),
@@ -123,7 +123,7 @@ test("D-113 an unmap that fails is logged with the hint and the chunk is freed a
   assert.equal(bench.memory.ledger.coreUsed(0), 0);
 });
 
-test("D-114 the result of the driver's free is ignored: node gone, ledger reduced", () => {
+test("the result of the driver's free is ignored: node gone, ledger reduced (D-114)", () => {
   using bench = openMemoryBench({ faults: [{ request: "MEM_FREE", times: Infinity, errno: "EIO" }] });
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   memory.release();
@@ -131,7 +131,7 @@ test("D-114 the result of the driver's free is ignored: node gone, ledger reduce
   assert.deepEqual([memory.closed, bench.memory.ledger.coreUsed(0), bench.memory.core(0).global.count], [true, 0, 0]);
 });
 
-test("D-116 D-117 the FREE entry comes after the ALLOC entry and still shows the hint's text", () => {
+test("the FREE entry comes after the ALLOC entry and still shows the hint's text (D-116, D-117)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(1).alloc({ size: 777, usage: "WEIGHT", hint: "conv1/kernel" });
   memory.release();
@@ -141,7 +141,7 @@ test("D-116 D-117 the FREE entry comes after the ALLOC entry and still shows the
   assert.deepEqual({ ...free, action: "alloc", totalUsed: alloc!.totalUsed }, alloc);
 });
 
-test("D-117 a ledger that refuses an entry is only logged, on allocation and free", () => {
+test("a ledger that refuses an entry is only logged, on allocation and free (D-117)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   recordOf(memory).tdramChannel = 7;
@@ -151,7 +151,7 @@ test("D-117 a ledger that refuses an entry is only logged, on allocation and fre
   assert.equal(chunks(bench), 0);
 });
 
-test("D-120 100 000 nodes freed in random order leave the list whole", { timeout: 60_000 }, () => {
+test("100 000 nodes freed in random order leave the list whole (D-120)", { timeout: 60_000 }, () => {
   // Straight on the fake: nothing is recorded on the way.
   const fake = createFake({ product: "trn2" });
   using device = openDevice({ kernel: fake.kernel() });
@@ -174,7 +174,7 @@ test("D-120 100 000 nodes freed in random order leave the list whole", { timeout
   assert.deepEqual(forward(allocator), []);
 });
 
-test("D-017 allocations and frees of several allocators in turn keep every list whole", { timeout: 60_000 }, () => {
+test("allocations and frees of several allocators in turn keep every list whole (D-017)", { timeout: 60_000 }, () => {
   using bench = openMemoryBench({ memory: { cores: [0, 1] } });
   const allocators = [0, 1, 0, 1].map((core) => bench.memory.createAllocator(core, "MODEL"));
   const live: ReturnType<typeof allocators[0]["alloc"]>[][] = [[], [], [], []];
@@ -190,7 +190,7 @@ test("D-017 allocations and frees of several allocators in turn keep every list 
   }
 });
 
-test("D-024 D-025 D-121 C-088 C-155 destroying an allocator unlinks its nodes, frees none and reports them; they can be freed later", () => {
+test("destroying an allocator unlinks its nodes, frees none and reports them; they can be freed later (D-024, D-025, D-121, C-088, C-155)", () => {
   using bench = openMemoryBench();
   const allocator = bench.memory.createAllocator(0, "MODEL");
   const all = [1, 2, 3].map((n) => allocator.alloc({ size: n * 4096, usage: "WEIGHT" }));
@@ -211,7 +211,7 @@ test("D-024 D-025 D-121 C-088 C-155 destroying an allocator unlinks its nodes, f
   assert.deepEqual(allocator.destroy(), { liveCount: 0, liveBytes: 0 }, "a second time does nothing");
 });
 
-test("D-026 walking an allocator and freeing every node empties it, also while walking", () => {
+test("walking an allocator and freeing every node empties it, also while walking (D-026)", () => {
   using bench = openMemoryBench();
   const allocator = bench.memory.createAllocator(3, "MODEL");
   for (let i = 0; i < 50; i++) allocator.alloc({ size: 1000 * (i + 1), usage: "WEIGHT" });
@@ -220,7 +220,7 @@ test("D-026 walking an allocator and freeing every node empties it, also while w
   assert.deepEqual([allocator.count, chunks(bench), allocator.destroy().liveCount], [0, 0, 0]);
 });
 
-test("C-159 closing the memory releases bounce buffers and allocators and says what was alive; the driver's last close frees it", () => {
+test("closing the memory releases bounce buffers and allocators and says what was alive; the driver's last close frees it (C-159)", () => {
   const bench = openMemoryBench();
   bench.memory.createAllocator(0, "MODEL").alloc({ size: 5000, usage: "WEIGHT" });
   const orphan = bench.memory.createAllocator(1, "MODEL");
@@ -238,7 +238,7 @@ test("C-159 closing the memory releases bounce buffers and allocators and says w
   bench[Symbol.dispose]();
 });
 
-test("D-122 C-030 C-040 a list appends 16-byte nodes at its tail and takes no reference", () => {
+test("a list appends 16-byte nodes at its tail and takes no reference (D-122, C-030, C-040)", () => {
   using bench = openMemoryBench();
   const list = bench.memory.createList();
   assert.deepEqual([list.head, list.tail, list.length], [0, 0, 0]);
@@ -252,7 +252,7 @@ test("D-122 C-030 C-040 a list appends 16-byte nodes at its tail and takes no re
   for (const memory of all) assert.equal(memory.refCount, 1);
 });
 
-test("D-122 without memory for the entry the status is 4", () => {
+test("without memory for the entry the status is 4 (D-122)", () => {
   let refuse = false;
   using bench = openMemoryBench({
     memory: {
@@ -271,7 +271,7 @@ test("D-122 without memory for the entry the status is 4", () => {
   assert.equal(bench.memory.core(0).global.count, 1, "the one that could not be listed was given back");
 });
 
-test("D-123 freeing a list frees each entry once and empties it; an empty one is fine, and it can be used again", () => {
+test("freeing a list frees each entry once and empties it; an empty one is fine, and it can be used again (D-123)", () => {
   using bench = openMemoryBench();
   const list = bench.memory.createList();
   list.free();
@@ -285,7 +285,7 @@ test("D-123 freeing a list frees each entry once and empties it; an empty one is
   }
 });
 
-test("D-124 memory on two lists with one acquire goes with the second", () => {
+test("memory on two lists with one acquire goes with the second (D-124)", () => {
   using bench = openMemoryBench();
   const [first, second] = [bench.memory.createList(), bench.memory.createList()];
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "DMA_RING", list: first });
@@ -297,7 +297,7 @@ test("D-124 memory on two lists with one acquire goes with the second", () => {
   assert.equal(memory.closed, true);
 });
 
-test("D-125 a borrowed entry does not destroy its owner's memory", () => {
+test("a borrowed entry does not destroy its owner's memory (D-125)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
   const list = bench.memory.createList();
@@ -308,7 +308,7 @@ test("D-125 a borrowed entry does not destroy its owner's memory", () => {
   memory.release();
 });
 
-test("D-126 adding twice without acquiring is found as a double free; the other entries are freed", () => {
+test("adding twice without acquiring is found as a double free; the other entries are freed (D-126)", () => {
   using bench = openMemoryBench();
   const list = bench.memory.createList();
   const memory = bench.memory.core(0).alloc({ size: 4096, usage: "DMA_RING", list });

@@ -35,7 +35,7 @@ function add(ledger: MemoryLedger, record: ReturnType<typeof entry>, action = AL
   return ledger.add(record.$view, record.$base, core, action);
 }
 
-test("D-022 D-129 C-058 a device event moves exactly three cells by the bytes charged, indexed by usage", () => {
+test("a device event moves exactly three cells by the bytes charged, indexed by usage (D-022, D-129, C-058)", () => {
   for (const [core, usage, hbm] of [[0, 0, 0], [3, 12, 1], [7, 21, 3]] as const) {
     const ledger = makeLedger();
     const before = ledger.counters();
@@ -51,7 +51,7 @@ test("D-022 D-129 C-058 a device event moves exactly three cells by the bytes ch
   }
 });
 
-test("D-130 C-059 host events move no counter but enter the ring with a total of 0", () => {
+test("host events move no counter but enter the ring with a total of 0 (D-130, C-059)", () => {
   const ledger = makeLedger();
   const before = ledger.counters();
   add(ledger, entry({ host: true, size: 500 }));
@@ -59,7 +59,7 @@ test("D-130 C-059 host events move no counter but enter the ring with a total of
   assert.deepEqual([ledger.entryCount, [...ledger.entries()][0]!.totalUsed, [...ledger.entries()][0]!.location], [1, 0, "host"]);
 });
 
-test("D-128 D-131 other actions, channels from 4 on and cores the architecture does not have are refused, with nothing changed", () => {
+test("other actions, channels from 4 on and cores the architecture does not have are refused, with nothing changed (D-128, D-131)", () => {
   const ledger = makeLedger({ coreCount: 2 });
   const before = ledger.snapshot();
   for (const action of [0, 3, -1]) assert.equal(add(ledger, entry(), action), 2);
@@ -70,14 +70,14 @@ test("D-128 D-131 other actions, channels from 4 on and cores the architecture d
   assert.equal(add(makeLedger({ coreCount: 8 }), entry(), ALLOC, 7), 0);
 });
 
-test("D-132 the core charged is the allocator's, whatever the channel", () => {
+test("the core charged is the allocator's, whatever the channel (D-132)", () => {
   using bench = openMemoryBench();
   bench.memory.core(0).alloc({ size: 1000, usage: "TENSOR", hbm: 3 });
   const { ledger } = bench.memory;
   assert.deepEqual([ledger.used(0, 12), ledger.hbmUsed(3), ledger.hbmUsed(0), ledger.used(6, 12)], [1000, 1000, 0, 0]);
 });
 
-test("D-133 rows are 23 wide: a core's total and the next core's first usage are neighbours 8 bytes apart", () => {
+test("rows are 23 wide: a core's total and the next core's first usage are neighbours 8 bytes apart (D-133)", () => {
   const ledger = makeLedger();
   add(ledger, entry({ size: 7, usage: 5 }), ALLOC, 0);
   add(ledger, entry({ size: 9, usage: 0 }), ALLOC, 1);
@@ -87,7 +87,7 @@ test("D-133 rows are 23 wide: a core's total and the next core's first usage are
   assert.deepEqual([view.getUint32(at + 22 * 8, true), view.getUint32(at + 23 * 8, true)], [7, 9]);
 });
 
-test("D-134 D-147 C-060 each core's total is the sum of its usages, and the cores' totals that of the channels, after any events", { timeout: 60_000 }, () => {
+test("each core's total is the sum of its usages, and the cores' totals that of the channels, after any events (D-134, D-147, C-060)", { timeout: 60_000 }, () => {
   const event = fc.record({ core: fc.nat(7), usage: fc.nat(21), hbm: fc.nat(3), size: fc.integer({ min: 1, max: 2 ** 40 }), host: fc.boolean(), free: fc.boolean() });
   let events = 0;
   fc.assert(fc.property(fc.array(event, { maxLength: 60 }), (list) => {
@@ -113,7 +113,7 @@ test("D-134 D-147 C-060 each core's total is the sum of its usages, and the core
   console.log(`# ledger property: ${events} events, seed 20261130`);
 });
 
-test("D-135 a full ring overwrites its oldest entry and counts the drop; reading starts at the oldest", () => {
+test("a full ring overwrites its oldest entry and counts the drop; reading starts at the oldest (D-135)", () => {
   const ledger = makeLedger({ capacity: 4 });
   for (let i = 1; i <= 6; i++) add(ledger, entry({ size: i }));
   assert.deepEqual([ledger.entryCount, ledger.dropped, ledger.nextIndex, ledger.capacity], [4, 2, 2, 4]);
@@ -121,20 +121,20 @@ test("D-135 a full ring overwrites its oldest entry and counts the drop; reading
   assert.equal(ledger.snapshot().events, 6);
 });
 
-test("D-136 a ledger without capacity runs its counters only", () => {
+test("a ledger without capacity runs its counters only (D-136)", () => {
   const ledger = makeLedger({ capacity: 0 });
   add(ledger, entry({ size: 100 }));
   assert.deepEqual([ledger.coreUsed(0), ledger.entryCount, ledger.dropped, [...ledger.entries()]], [100, 0, 0, []]);
   assert.equal(structAt(ledger.record, 1600).getBigUint64(1584, true), 0n);
 });
 
-test("D-137 entries show the logical size, counters move by the bytes charged", () => {
+test("entries show the logical size, counters move by the bytes charged (D-137)", () => {
   const ledger = makeLedger();
   add(ledger, entry({ size: 100, allocated: 4196 }));
   assert.deepEqual([ledger.hbmUsed(0), [...ledger.entries()][0]!.size], [4196, 100]);
 });
 
-test("D-138 an entry's total is its channel's after the event: 100, 150, 50, and 0 for host memory", () => {
+test("an entry's total is its channel's after the event: 100, 150, 50, and 0 for host memory (D-138)", () => {
   const ledger = makeLedger();
   const first = entry({ size: 100 });
   add(ledger, first);
@@ -145,13 +145,13 @@ test("D-138 an entry's total is its channel's after the event: 100, 150, 50, and
   assert.deepEqual([...ledger.entries()].map(({ totalUsed }) => totalUsed), [100, 150, 70, 50, 0]);
 });
 
-test("D-139 adding returns success always, full ring or not", () => {
+test("adding returns success always, full ring or not (D-139)", () => {
   const ledger = makeLedger({ capacity: 3 });
   for (let i = 0; i < 100; i++) assert.equal(add(ledger, entry({ host: i % 2 === 0 })), 0);
   assert.equal(ledger.entryCount + ledger.dropped, 100);
 });
 
-test("D-140 creating a ledger clears a dirty block and sets index, capacity, verbose and a ring of 64 bytes each", () => {
+test("creating a ledger clears a dirty block and sets index, capacity, verbose and a ring of 64 bytes each (D-140)", () => {
   const sizes: number[] = [];
   const ledger = makeLedger({
     device: 5, capacity: 1000, verbose: true,
@@ -169,12 +169,12 @@ test("D-140 creating a ledger clears a dirty block and sets index, capacity, ver
   assert.ok(ledger.counters().cores.flat().every((bytes) => bytes === 0));
 });
 
-test("D-141 a ledger that cannot be made has the runtime's texts and codes", () => {
+test("a ledger that cannot be made has the runtime's texts and codes (D-141)", () => {
   assert.throws(() => makeLedger({ source: limitedSource(0) }), { name: "MemoryError", status: 1, text: "Failed to initialize dma memory log lock" });
   assert.throws(() => makeLedger({ source: limitedSource(1) }), { name: "MemoryError", status: 4, text: "Failed to allocate memory for dma memory log entries" });
 });
 
-test("D-142 there is one ledger per device, and closing it twice is harmless", () => {
+test("there is one ledger per device, and closing it twice is harmless (D-142)", () => {
   const bench = openMemoryBench({ fake: { devices: 2 } });
   assert.equal(bench.memory.ledger, bench.memory.ledger);
   assert.equal(bench.memory.ledger.capacity, DEFAULT_LEDGER_ENTRIES);

@@ -4,7 +4,7 @@ import { datastoreMetrics, datastoreOffset, memoryEnvironment, openDeviceMemory 
 import { UsageType } from "../../lib/abi/runtime_dmem.ts";
 import { openBench } from "../driver/harness.ts";
 
-test("D-118 datastore metrics keep bytes by five kinds, per core on the device and per device on the host", () => {
+test("datastore metrics keep bytes by five kinds, per core on the device and per device on the host (D-118)", () => {
   using bench = openBench();
   const memory = openDeviceMemory(bench.device, { metrics: datastoreMetrics(bench.device) });
   const all = [

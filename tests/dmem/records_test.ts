@@ -11,7 +11,7 @@ import { Hints, RecordPool } from "../../lib/dmem/records.ts";
 import { structAt } from "../driver/harness.ts";
 import { backward, forward, openMemoryBench, recordOf } from "./harness.ts";
 
-test("D-006 C-028 a dmem record has 192 bytes with the runtime's offsets", () => {
+test("a dmem record has 192 bytes with the runtime's offsets (D-006, C-028)", () => {
   assert.equal(DmemRecord.byteLength, 192);
   assert.deepEqual(DmemRecord.offsets, {
     pcore: 0, memHandle: 8, size: 16, pa: 24, va: 32, alignOffset: 40, allocatedSize: 48, memType: 56, memUsageType: 60, tdramChannel: 64,
@@ -19,7 +19,7 @@ test("D-006 C-028 a dmem record has 192 bytes with the runtime's offsets", () =>
   });
 });
 
-test("D-008 the reference count has a cache line of its own", () => {
+test("the reference count has a cache line of its own (D-008)", () => {
   const { refCount, memHandle, pa } = DmemRecord.offsets;
   assert.equal(refCount % 64, 0);
   assert.ok(Math.floor(memHandle / 64) !== refCount / 64 && Math.floor(pa / 64) !== refCount / 64);
@@ -27,7 +27,7 @@ test("D-008 the reference count has a cache line of its own", () => {
   for (let i = 0; i < 100; i++) assert.equal(bench.memory.core(0).alloc({ size: 1, usage: "TENSOR" }).record % 64, 0);
 });
 
-test("D-011 C-026 an allocator record has 512 bytes, a type and two embedded sentinels", () => {
+test("an allocator record has 512 bytes, a type and two embedded sentinels (D-011, C-026)", () => {
   assert.equal(DmemAllocatorRecord.byteLength, 512);
   const { type, pcore, lock, dummyHead, dummyTail } = DmemAllocatorRecord.offsets;
   assert.deepEqual([type, pcore, lock, dummyHead, dummyTail], [0, 8, 16, 64, 256]);
@@ -37,11 +37,11 @@ test("D-011 C-026 an allocator record has 512 bytes, a type and two embedded sen
   assert.deepEqual([type32(bench.memory.core(2).global.record), type32(model.record)], [0, 1]);
 });
 
-test("D-012 the core pointer of an allocator lies where the sentinel arithmetic puts it", () => {
+test("the core pointer of an allocator lies where the sentinel arithmetic puts it (D-012)", () => {
   assert.equal(0x100 - 2 * 0xc0 + 0x88, DmemAllocatorRecord.offsets.pcore);
 });
 
-test("D-013 C-027 a new allocator's list is head and tail", () => {
+test("a new allocator's list is head and tail (D-013, C-027)", () => {
   using bench = openMemoryBench();
   const { record } = bench.memory.createAllocator(0, "MODEL");
   const { dummyHead, dummyTail } = DmemAllocatorRecord.offsets;
@@ -49,7 +49,7 @@ test("D-013 C-027 a new allocator's list is head and tail", () => {
   assert.equal(DmemRecord.over(structAt(record + dummyTail, 192)).prev, record + dummyHead);
 });
 
-test("D-014 D-049 C-040 new nodes go before the tail, in allocation order both ways, with their allocator set", () => {
+test("new nodes go before the tail, in allocation order both ways, with their allocator set (D-014, D-049, C-040)", () => {
   using bench = openMemoryBench();
   const allocator = bench.memory.createAllocator(1, "MODEL");
   const all = Array.from({ length: 20 }, (_, i) => allocator.alloc({ size: 100 * i + 1, usage: "WEIGHT" }));
@@ -60,7 +60,7 @@ test("D-014 D-049 C-040 new nodes go before the tail, in allocation order both w
   for (const memory of all) assert.equal(recordOf(memory).allocator, allocator.record);
 });
 
-test("D-015 first, middle, last and only node unlink correctly", () => {
+test("first, middle, last and only node unlink correctly (D-015)", () => {
   using bench = openMemoryBench();
   const allocator = bench.memory.createAllocator(0, "MODEL");
   const make = () => allocator.alloc({ size: 4096, usage: "WEIGHT" });
@@ -77,7 +77,7 @@ test("D-015 first, middle, last and only node unlink correctly", () => {
   assert.equal(allocator.count, 0);
 });
 
-test("D-016 a listed node with a null link is a double free or corruption, named, with nothing undone", () => {
+test("a listed node with a null link is a double free or corruption, named, with nothing undone (D-016)", () => {
   using bench = openMemoryBench();
   for (const [link, place] of [["prev", "0x29C"], ["next", "0x29D"]] as const) {
     const memory = bench.memory.core(0).alloc({ size: 4096, usage: "TENSOR" });
@@ -101,7 +101,7 @@ test("D-016 a listed node with a null link is a double free or corruption, named
   memory.release();
 });
 
-test("D-018 C-051 there are 22 usages 0 to 21, and MAX is no usage", () => {
+test("there are 22 usages 0 to 21, and MAX is no usage (D-018, C-051)", () => {
   assert.equal(usageNames.length, 22);
   assert.equal(UsageType.MAX, 22);
   assert.deepEqual([UsageType.GENERIC, UsageType.WEIGHT, UsageType.SCRATCHPAD, UsageType.TENSOR, UsageType.CC, UsageType.DMA_RING_COLLECTIVES], [0, 6, 11, 12, 15, 21]);
@@ -116,22 +116,22 @@ test("D-018 C-051 there are 22 usages 0 to 21, and MAX is no usage", () => {
   assert.equal(bench.memory.ledger.entryCount, 0);
 });
 
-test("D-019 C-032 C-052 the two category tables have 22 entries and one pad byte", () => {
+test("the two category tables have 22 entries and one pad byte (D-019, C-032, C-052)", () => {
   const hex = (table: readonly number[]) => table.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
   assert.equal(hex(hostCategories), "04 01 01 04 01 04 03 06 04 01 01 14 02 01 04 14 14 04 11 11 11 11 00");
   assert.equal(hex(deviceCategories), "0c 08 08 0c 08 0c 0a 10 0c 08 08 0b 09 08 0c 0e 0f 0c 12 12 12 12 00");
 });
 
-test("D-023 the projection to categories is lossy: 9 on the device, 6 on the host", () => {
+test("the projection to categories is lossy: 9 on the device, 6 on the host (D-023)", () => {
   assert.equal(new Set(deviceCategories.slice(0, 22)).size, 9);
   assert.equal(new Set(hostCategories.slice(0, 22).filter((category) => category !== 20)).size, 6);
 });
 
-test("D-029 the driver device is read from the device slot at 314664", () => {
+test("the driver device is read from the device slot at 314664 (D-029)", () => {
   assert.equal(MlaRecord.offsets.device, 314_664);
 });
 
-test("D-051 the handle in a record is the address of a 64-byte driver record, 0 until success", () => {
+test("the handle in a record is the address of a 64-byte driver record, 0 until success (D-051)", () => {
   assert.deepEqual(NdlMemory.offsets, { device: 0, driverHandle: 8, pa: 16, mmapOffset: 24, size: 32, align: 40, mmapVa: 48, hostMemory: 56, ncId: 60 });
   assert.equal(NdlMemory.byteLength, 64);
   using bench = openMemoryBench();
@@ -147,7 +147,7 @@ test("D-051 the handle in a record is the address of a 64-byte driver record, 0 
   assert.equal(device.deviceType, 3);
 });
 
-test("D-051 a failed allocation leaves no handle in the record it had taken", () => {
+test("a failed allocation leaves no handle in the record it had taken (D-051)", () => {
   using bench = openMemoryBench({ faults: [{ request: "MEM_ALLOC_V2MT64", errno: "EIO" }] });
   const probe = bench.memory.core(0);
   assert.throws(() => probe.alloc({ size: 4096, usage: "TENSOR" }), { status: 1 });
@@ -155,7 +155,7 @@ test("D-051 a failed allocation leaves no handle in the record it had taken", ()
   assert.equal(recordOf(memory).memHandle, memory.record + 192);
 });
 
-test("D-055 D-056 the device record has eight copy buffers of 56 bytes at 104 and its context at 632", () => {
+test("the device record has eight copy buffers of 56 bytes at 104 and its context at 632 (D-055, D-056)", () => {
   assert.deepEqual([CopyBuffer.byteLength, NdlDevice.offsets.cpyBufs, NdlDevice.offsets.context], [56, 104, 632]);
   assert.equal(NdlDevice.offsets.cpyBufs + 8 * CopyBuffer.byteLength, 552);
   assert.deepEqual(CopyBuffer.offsets, { memHandle: 0, mmapVa: 8, lock: 16 });
@@ -164,7 +164,7 @@ test("D-055 D-056 the device record has eight copy buffers of 56 bytes at 104 an
   assert.equal(second! - first!, 3 * 56);
 });
 
-test("D-057 one bounce buffer of 2 MiB per core, made at open, shared by all memory of the core", () => {
+test("one bounce buffer of 2 MiB per core, made at open, shared by all memory of the core (D-057)", () => {
   using bench = openMemoryBench();
   const { memory, device } = bench;
   const core = memory.core(1);
@@ -179,7 +179,7 @@ test("D-057 one bounce buffer of 2 MiB per core, made at open, shared by all mem
   for (const handle of handles) assert.deepEqual([device.extendedInfo(handle).size, device.extendedInfo(handle).host], [2 * 2 ** 20, true]);
 });
 
-test("D-099 D-122 D-127 D-128 C-029 C-057 lists, ledger and ring entries have the runtime's sizes and offsets", () => {
+test("lists, ledger and ring entries have the runtime's sizes and offsets (D-099, D-122, D-127, D-128, C-029, C-057)", () => {
   assert.deepEqual([DmemListRecord.byteLength, DmemListRecord.offsets.head, DmemListRecord.offsets.tail], [16, 0, 8]);
   assert.deepEqual([DmemRefNode.byteLength, DmemRefNode.offsets.dmem, DmemRefNode.offsets.next], [16, 0, 8]);
   assert.equal(MemLogRecord.byteLength, 1600);
@@ -193,7 +193,7 @@ test("D-099 D-122 D-127 D-128 C-029 C-057 lists, ledger and ring entries have th
   });
 });
 
-test("D-007 the bytes 0x44 to 0x7F of a record are never touched", () => {
+test("the bytes 0x44 to 0x7F of a record are never touched (D-007)", () => {
   using bench = openMemoryBench();
   const memory = bench.memory.core(0).alloc({ size: 65536, usage: "TENSOR" });
   const { record } = memory;
@@ -227,7 +227,7 @@ test("records have fixed aligned addresses over many slabs and are found by any 
   assert.equal(pool.take(), all[4999]);
 });
 
-test("D-010 hints are copies in memory, shared by equal texts and released with their last reference", () => {
+test("hints are copies in memory, shared by equal texts and released with their last reference (D-010)", () => {
   const hints = new Hints(pinned);
   const text = "layer 0 ✓";
   const [a, b] = [hints.acquire(text), hints.acquire(text)];

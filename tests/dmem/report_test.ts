@@ -41,7 +41,7 @@ const cores: readonly CoreUsageTable[] = [
   },
 ];
 
-test("D-145 sizes are printed with three decimals, ties to even, the unit chosen before rounding", () => {
+test("sizes are printed with three decimals, ties to even, the unit chosen before rounding (D-145)", () => {
   const cases: readonly (readonly [number, string])[] = [
     [0, "0.000B"], [1, "1.000B"], [1023, "1023.000B"], [1024, "1.000KB"], [1088, "1.062KB"], [1152, "1.125KB"], [1_048_575, "1023.999KB"], [14_155_776, "13.500MB"],
     [4 * GIB, "4.000GB"], [1_073_741_823, "1024.000MB"], [29_248, "28.562KB"], [234_560, "229.062KB"], [144 * GIB, "144.000GB"], [5000 * GIB, "5000.000GB"],
@@ -51,7 +51,7 @@ test("D-145 sizes are printed with three decimals, ties to even, the unit chosen
   for (const bad of [-1, 1.5, NaN, 2 ** 53]) assert.throws(() => formatBytes(bad), { name: "ArgumentError" });
 });
 
-test("D-145 formatting agrees with exact integer arithmetic, and parsing it back is within half a unit of the third decimal", () => {
+test("formatting agrees with exact integer arithmetic, and parsing it back is within half a unit of the third decimal (D-145)", () => {
   const exact = (bytes: bigint) => {
     let unit = 1n;
     let index = 0;
@@ -83,7 +83,7 @@ test("byte counts are read as people and reports write them", () => {
   for (const bad of ["", "x", "1.2.3", "-1", "1 PB", "1e3", "0x", "9999999 TB"]) assert.throws(() => parseBytes(bad), { name: "ArgumentError" }, bad);
 });
 
-test("D-144 the table of a real log is reproduced to the character, 13 columns", () => {
+test("the table of a real log is reproduced to the character, 13 columns (D-144)", () => {
   assert.equal(usageTable({ device: 0, hbm: 2, cores }, { columns: 13 }), [
     "              |          |  Model   |  Model   |          |  Shared  |          |          |DMA Rings |DMA Rings | DMA Rings |DMA Rings |           |          | Profiler |",
     "              |  TOTAL   |   Code   |Constants | Tensors  |Scratchpad|Scratchpad| Runtime  |    IO    |  Spill   |Collectives| Runtime  |Collectives|  XT CC   | Buffers  |",
@@ -97,7 +97,7 @@ test("D-144 the table of a real log is reproduced to the character, 13 columns",
   assert.equal(modelNames(cores), '\nNEFF id to name mapping:\n1001: "model-a"\n1002: "model-b"\n1003: "model-b"');
 });
 
-test("D-144 the 12-column table is the same without XT CC, whose usage counts as runtime", () => {
+test("the 12-column table is the same without XT CC, whose usage counts as runtime (D-144)", () => {
   const row = usageTable({ device: 14, hbm: 1, cores: [{ core: 6, usage: usage({ XT_CC: 1024, GENERIC: 1024 }), models: [] }] }, { label: "hbm" }).split("\n");
   assert.equal(row[0]!.split("|").length - 2, 13);
   assert.match(row[2]!, /^ND14 HBM 1    \|/);
@@ -105,7 +105,7 @@ test("D-144 the 12-column table is the same without XT CC, whose usage counts as
   assert.deepEqual([foldUsage(usage({ XT_CC: 5 }), 12)[5], foldUsage(usage({ XT_CC: 5 }), 13)[11]], [5, 5]);
 });
 
-test("D-144 the verbose table has one column per usage and adds up to the same total", () => {
+test("the verbose table has one column per usage and adds up to the same total (D-144)", () => {
   const table = usageTable({ device: 0, hbm: 2, cores }, { columns: 22 }).split("\n");
   assert.equal(table[2]!.split("|").length - 2, 23);
   assert.equal(table[2]!.split("|")[1]!.trim(), "20.188GB");
@@ -113,7 +113,7 @@ test("D-144 the verbose table has one column per usage and adds up to the same t
   assert.match(table[4]!, /n\/a/);
 });
 
-test("D-147 C-055 22 usages fold into 12 columns by the repaired row, and the columns of a row add up to its total", () => {
+test("22 usages fold into 12 columns by the repaired row, and the columns of a row add up to its total (D-147, C-055)", () => {
   assert.deepEqual(aggregateColumns, [5, 0, 0, 5, 0, 5, 1, 11, 5, 0, 0, 3, 2, 0, 5, 10, 4, 5, 9, 7, 6, 8]);
   assert.deepEqual([aggregateColumns[UsageType.TENSOR], aggregateColumns[UsageType.WEIGHT]], [2, 1]);
   for (const form of [12, 13, 22] as const) {
@@ -124,7 +124,7 @@ test("D-147 C-055 22 usages fold into 12 columns by the repaired row, and the co
   }
 });
 
-test("D-143 the head names size, alignment, usage, device and core, padded to two places", () => {
+test("the head names size, alignment, usage, device and core, padded to two places (D-143)", () => {
   const usageTensor = UsageType.TENSOR;
   assert.equal(failureLine({ device: 0, core: 4, size: 4 * GIB, alignment: 0, usage: usageTensor }), "Failed to allocate 4.000GB (alignment: none, usage: tensors) on ND 0:NC 4");
   assert.equal(failureLine({ device: 14, core: 6, size: 1088, alignment: 65_536, usage: UsageType.SCRATCHPAD }), "Failed to allocate 1.062KB (alignment: 64.000KB, usage: shared scratchpad) on ND14:NC 6");
@@ -132,7 +132,7 @@ test("D-143 the head names size, alignment, usage, device and core, padded to tw
   assert.equal(sharingLine(2, [0]), "LNC size is 2. Neuron Cores using this HBM: NC 0");
 });
 
-test("D-143 log lines have the runtime's prefix: the message starts 45 characters after the T of TDRV", () => {
+test("log lines have the runtime's prefix: the message starts 45 characters after the T of TDRV (D-143)", () => {
   const stamp = { time: new Date(Date.UTC(2025, 4, 15, 20, 58, 33, 895)), microseconds: 895_937, pid: 100_001 };
   assert.equal(
     formatLogLine({ level: "ERROR", component: "TDRV", function: "print_lnc_hbm_details", message: sharingLine(1, [4, 5]) }, stamp),
@@ -151,7 +151,7 @@ test("the flat form of older releases leaves zero rows out and has one row for a
   ].join("\n"));
 });
 
-test("D-146 the breakdown after a load lists the model's categories in order, zero rows too", () => {
+test("the breakdown after a load lists the model's categories in order, zero rows too (D-146)", () => {
   const code = Math.round(30.562 * KIB);
   const loaded = usage({ INSTR_PE: code, WEIGHT: 24 * KIB, GENERIC: 95 * KIB, DMA_RING_IO: 61 * KIB, DMA_RING_SPILL: 16 * KIB, DMA_RING: 4 * KIB });
   const place = { device: 0, core: 0, usage: usage({ UCODE_LIB: 96.543 * MIB | 0, TENSOR: 0 }) };
@@ -210,7 +210,7 @@ test("the three sentences tell fragmentation, alignment, size and shortage apart
   assert.match(advice({ cores: [], holders: [{ ...base.holders[0]!, hint: null, model: 'model 1001 "a"' }] })[0], /tensors of core 0 of model 1001 "a" holds most/);
 });
 
-test("D-143 D-144 a real refusal carries the report: head, table with the models on the cores of that HBM, in order", () => {
+test("a real refusal carries the report: head, table with the models on the cores of that HBM, in order (D-143, D-144)", () => {
   for (const verbose of [false, true]) {
     using bench = openMemoryBench({ memory: { verbose, lnc: 2 } });
     const modelAllocator = bench.memory.createAllocator(4, "MODEL", { modelId: 1001, name: "bert" });
@@ -238,7 +238,7 @@ test("D-143 D-144 a real refusal carries the report: head, table with the models
   }
 });
 
-test("D-146 D-148 usage per core and model can be asked for at any time, and a report too", () => {
+test("usage per core and model can be asked for at any time, and a report too (D-146, D-148)", () => {
   using bench = openMemoryBench();
   const allocator = bench.memory.createAllocator(1, "MODEL", { modelId: 1002, name: "m" });
   allocator.alloc({ size: 1000, usage: "WEIGHT" });

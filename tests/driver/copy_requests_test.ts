@@ -56,7 +56,7 @@ test("an EINVAL of a zero-copy that is the caller's fault stays an error and doe
   assert.equal(bench.device.zeroCopyForm, 40);
 });
 
-test("D-075 zero-copy forms carry the threshold and the queue from 2.25 on; 2.24.7 has 40 bytes without them", () => {
+test("zero-copy forms carry the threshold and the queue from 2.25 on; 2.24.7 has 40 bytes without them (D-075)", () => {
   for (const [driverVersion, name] of [["2.24.7", "MEM_BUF_ZEROCOPY64"], ["2.25", "MEM_BUF_ZEROCOPY64_2_25"], ["2.28", "MEM_BUF_ZEROCOPY64_2_25"], ["2.29", "MEM_BUF_ZEROCOPY64_2_29"]] as const) {
     using bench = openBench({ driverVersion });
     const handle = bench.device.alloc(chunk(2 ** 16));
@@ -86,7 +86,7 @@ test("without a known version the zero-copy structs are tried from the newest do
   }
 });
 
-test("D-102 D-103 a batch of 100 transfers is one request that moves the same bytes both ways", () => {
+test("a batch of 100 transfers is one request that moves the same bytes both ways (D-102, D-103)", () => {
   using bench = openBench({ driverVersion: "2.27" });
   const { device } = bench;
   const handles = Array.from({ length: 100 }, () => device.alloc(chunk(65536)));
@@ -109,7 +109,7 @@ test("D-102 D-103 a batch of 100 transfers is one request that moves the same by
   assert.deepEqual(back, sources);
 });
 
-test("D-099 D-101 a batch descriptor has 40 bytes at the driver's offsets and keeps 16 bits of the threshold", () => {
+test("a batch descriptor has 40 bytes at the driver's offsets and keeps 16 bits of the threshold (D-099, D-101)", () => {
   let seen: readonly number[] = [];
   const kernel = scriptedKernel((name, fields, write) => {
     if (name === "DEVICE_BASIC_INFO") return write("architecture", 3), 0;
@@ -135,7 +135,7 @@ test("D-099 D-101 a batch descriptor has 40 bytes at the driver's offsets and ke
   assert.deepEqual(seen, [5, 4096, 1, 0x2345, 0, 0, 2, 17, 9]);
 });
 
-test("D-107 a batch on driver 2.24.7 becomes one buffer copy per transfer, with the same result", () => {
+test("a batch on driver 2.24.7 becomes one buffer copy per transfer, with the same result (D-107)", () => {
   using bench = openBench();
   const { device } = bench;
   assert.equal(device.batches, false);

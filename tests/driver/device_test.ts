@@ -21,7 +21,7 @@ test("a device tells its architecture, geometry, version and feature flags", () 
   }
 });
 
-test("D-005 D-054 the alloc request is chosen once at open by version and flags, and an EINVAL later never steps it down", () => {
+test("the alloc request is chosen once at open by version and flags, and an EINVAL later never steps it down (D-005, D-054)", () => {
   const forms = { "2.24.7": "V2MT64", "2.25": "V2MT64", "2.27": "V2MT64", "2.28": "V2MT64_PA", "2.29": "V2MT64_PA", "2.30": "V2MT64_PA" } as const;
   for (const [driverVersion, form] of Object.entries(forms)) {
     using bench = openBench({ driverVersion });
@@ -34,7 +34,7 @@ test("D-005 D-054 the alloc request is chosen once at open by version and flags,
   }
 });
 
-test("D-054 older drivers without the newest forms are served by 48, 40 and 32 bytes", () => {
+test("older drivers without the newest forms are served by 48, 40 and 32 bytes (D-054)", () => {
   const refused = { V2MT: ["MEM_ALLOC_V2MT64"], V2: ["MEM_ALLOC_V2MT64", "MEM_ALLOC_V2MT"], V1: ["MEM_ALLOC_V2MT64", "MEM_ALLOC_V2MT", "MEM_ALLOC_V2"] };
   for (const [form, names] of Object.entries(refused)) {
     using bench = openBench({}, (kernel) => withRequestFaults(kernel, [{ request: names, times: Infinity, errno: "EINVAL" }]));

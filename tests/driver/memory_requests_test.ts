@@ -5,7 +5,7 @@ import { MemCategory } from "../../lib/abi/driver_enums.ts";
 import { openDevice } from "../../lib/driver/mod.ts";
 import { chunk, openBench, scriptedKernel, writeCell } from "./harness.ts";
 
-test("D-053 the alloc request carries category, host flag, region, size, align, channel, core and where to put the handle", () => {
+test("the alloc request carries category, host flag, region, size, align, channel, core and where to put the handle (D-053)", () => {
   using bench = openBench();
   const handle = bench.device.alloc({ size: 0x12345000, alignment: 0x200000, host: false, hbm: 3, core: 6, category: MemCategory.TENSORS_DEVICE });
   const { input, name, result } = bench.calls[0]!;
@@ -17,7 +17,7 @@ test("D-053 the alloc request carries category, host flag, region, size, align, 
   assert.equal(bench.device.getPa(handle) % 0x200000, 0);
 });
 
-test("C-034 host memory has its flag set, alignment 0 and its address in the host window", () => {
+test("host memory has its flag set, alignment 0 and its address in the host window (C-034)", () => {
   using bench = openBench();
   const handle = bench.device.alloc(chunk(8192, { host: true, category: MemCategory.TENSORS_HOST }));
   assert.equal(bench.calls[0]!.input["hostMemory"], 1);

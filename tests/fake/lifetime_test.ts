@@ -40,7 +40,7 @@ function blocksOf(machine: FakeMachine): number {
   return statSync(`/proc/self/fd/${machine.device().backing.fd}`).blocks;
 }
 
-test("C-009 two processes on one device have chunks, figures and cores of their own, and neither's end touches the other", () => {
+test("two processes on one device have chunks, figures and cores of their own, and neither's end touches the other (C-009)", () => {
   using machine = createFake({ product: "trn2" });
   const idle = inUse(machine);
   const [first, second] = [new Client(machine.process()), new Client(machine.process())];
@@ -61,7 +61,7 @@ test("C-009 two processes on one device have chunks, figures and cores of their 
   assert.deepEqual(inUse(machine), idle);
 });
 
-test("C-010 cores 0 and 1 of trn2 allocate from one pool without overlap, and each is charged its own bytes", () => {
+test("cores 0 and 1 of trn2 allocate from one pool without overlap, and each is charged its own bytes (C-010)", () => {
   using bench = openClient({ product: "trn2" });
   const { client, machine } = bench;
   const device = machine.device();
@@ -86,7 +86,7 @@ test("C-010 cores 0 and 1 of trn2 allocate from one pool without overlap, and ea
   assert.equal(charged(0) + charged(1), bytes);
 });
 
-test("C-153 two processes on one device meet ENOMEM only when together they hold all of the pool", () => {
+test("two processes on one device meet ENOMEM only when together they hold all of the pool (C-153)", () => {
   using machine = createFake({ product: "trn1", hbmSize: GIB });
   const clients = [new Client(machine.process()), new Client(machine.process())] as const;
   let granted = 0;

@@ -78,7 +78,7 @@ function roundTrip(driverVersion: string, form: "MEM_BUF_ZEROCOPY64" | "MEM_BUF_
   return read === 0 ? client.data.slice(0, 100_000) : read;
 }
 
-test("D-103 flag 1 of a zero-copy writes the device, in the 40-, 48- and 64-byte forms of 2.24.7, 2.27 and 2.29", () => {
+test("flag 1 of a zero-copy writes the device, in the 40-, 48- and 64-byte forms of 2.24.7, 2.27 and 2.29 (D-103)", () => {
   for (const [driverVersion, form] of [["2.24.7", "MEM_BUF_ZEROCOPY64"], ["2.27", "MEM_BUF_ZEROCOPY64_2_25"], ["2.29", "MEM_BUF_ZEROCOPY64_2_29"]] as const) {
     assert.deepEqual(roundTrip(driverVersion, form), pattern(100_000), driverVersion);
   }

@@ -65,7 +65,7 @@ test("ids with a gap, ids used twice and no output at all are refused", async ()
 const second = (id: number): Uint8Array =>
   withText((text) => text.replace('"SB": {', `"input": { "type": "input", "var_id": ${id}, "size": 128 },\n    "SB": {`));
 
-test("P-079 the same name with another id, or the same id with another name, is refused; both are named", async () => {
+test("the same name with another id, or the same id with another name, is refused; both are named (P-079)", async () => {
   await refused(second(7), {
     kind: "invalid-definition",
     message: /variable "input" is defined twice, with ids 7 and 0/,
@@ -78,7 +78,7 @@ test("P-079 the same name with another id, or the same id with another name, is 
   });
 });
 
-test("P-079 the same name and id again is ignored with a note, the first one counts", () => {
+test("the same name and id again is ignored with a note, the first one counts (P-079)", () => {
   const neff = parseNeff(second(0));
   assert.equal(neff.subgraphs[0]?.byId.length, 5);
   assert.deepEqual(neff.notes.map(({ code }) => code), ["repeated-variable", "engine-missing"]);
@@ -180,7 +180,7 @@ const reserved = (target: string, reservations: readonly Reservation[] | null): 
     }),
   );
 
-test("C-134 on cayman each wrong value of a reservation is refused, the right one passes", () => {
+test("on cayman each wrong value of a reservation is refused, the right one passes (C-134)", () => {
   assert.deepEqual(reserved("cayman", [RIGHT]).notes, []);
   const wrong: readonly (readonly [Partial<Reservation>, RegExp, string])[] = [
     [{ basePartition: 1 }, /must start at 0, it starts at 1/, "base_partition"],
@@ -198,7 +198,7 @@ test("C-134 on cayman each wrong value of a reservation is refused, the right on
   }
 });
 
-test("C-135 the same wrong reservation passes on the other architectures", () => {
+test("the same wrong reservation passes on the other architectures (C-135)", () => {
   for (const target of ["sunda", "mariana", "*"]) {
     const neff = reserved(target, [{ ...RIGHT, offset: 1, size: 16 }]);
     assert.deepEqual(neff.subgraphs[0]?.reservations?.[0]?.offset, 1);
@@ -207,7 +207,7 @@ test("C-135 the same wrong reservation passes on the other architectures", () =>
   }
 });
 
-test("C-137 a missing reservation on cayman is only noted", () => {
+test("a missing reservation on cayman is only noted (C-137)", () => {
   for (const none of [[], null]) {
     const neff = reserved("cayman", none);
     assert.deepEqual(neff.notes.map(({ code, message }) => [code, /has no evtaccel reservation on SBUF/.test(message)]), [[
@@ -218,7 +218,7 @@ test("C-137 a missing reservation on cayman is only noted", () => {
   assert.equal(reserved("sunda", null).subgraphs[0]?.reservations, null);
 });
 
-test("C-133 another type of reservation is refused", () => {
+test("another type of reservation is refused (C-133)", () => {
   assert.throws(
     () => reserved("cayman", [{ ...RIGHT, type: "other" }]),
     /unknown reservation type "other", only evtaccel exists/,

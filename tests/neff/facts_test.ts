@@ -101,7 +101,7 @@ test("a NEFF inside a protobuf file reads the same as the file taken out of it",
 });
 
 test(
-  "P-124 every variable reference in the real files' DMA entries lies inside its variable",
+  "every variable reference in the real files' DMA entries lies inside its variable (P-124)",
   { skip, timeout: 120_000 },
   (t) => {
     let references = 0;
@@ -150,7 +150,7 @@ test("blocks are unique in their queue, owned by the engine that carries them an
   assert.equal(blocks, 24_929);
 });
 
-test("P-071 the real files' variables are those of the condensed listing", { skip, timeout: 120_000 }, () => {
+test("the real files' variables are those of the condensed listing (P-071)", { skip, timeout: 120_000 }, () => {
   const neff = parseNeff(bytesOf("mariana-lnc2-ncc2.24-refmoe_embedded.neff"));
   const [sg00, sg01] = neff.subgraphs;
   assert.deepEqual(

@@ -84,7 +84,7 @@ test("a tensor of exactly 4 GiB, and beyond, keeps its size", () => {
   }
 });
 
-test("P-072 a missing required key is refused with its path", async () => {
+test("a missing required key is refused with its path (P-072)", async () => {
   await invalid(withVariables({ SB: { var_id: 1 } }), /required key is missing/, "$.var.SB.type");
   await invalid(withVariables({ SB: { type: "state-buffer" } }), /required key is missing/, "$.var.SB.var_id");
   for (const type of ["input", "output", "tmp-buf", "virtual"]) {
@@ -159,7 +159,7 @@ const alignmentOf = (neff: Neff): number | undefined => {
   return variable?.type === "input" ? variable.alignment : undefined;
 };
 
-test("P-073 an alignment that is no power of two is refused", async () => {
+test("an alignment that is no power of two is refused (P-073)", async () => {
   for (const alignment of [3, 4097, 6, 2 ** 52 + 1]) {
     await invalid(
       withVariables({ input: { type: "input", var_id: 0, size: 1, alignment } }),
@@ -173,7 +173,7 @@ test("P-073 an alignment that is no power of two is refused", async () => {
   }
 });
 
-test("P-074 an absent alignment and one of 0 are stored as 0", () => {
+test("an absent alignment and one of 0 are stored as 0 (P-074)", () => {
   for (const variable of [{ type: "input", var_id: 0, size: 128 }, { type: "input", var_id: 0, size: 128, alignment: 0 }]) {
     assert.equal(alignmentOf(parseNeff(withVariables({ input: variable }))), 0);
   }

@@ -25,7 +25,7 @@ class Probe extends MemRefRecord {
 
 const sink = (count: number) => new PlanWriter({ name: "sg00", count, localScratchpadBytes: 0, sharedScratchpadBytes: 0 });
 
-test("P-070 after any sequence of additions the three maps describe the same set", () => {
+test("after any sequence of additions the three maps describe the same set (P-070)", () => {
   const names = fc.constantFrom("a", "b", "c", "d", "");
   fc.assert(fc.property(fc.array(fc.tuple(names, fc.nat(4)), { maxLength: 30 }), (additions) => {
     const info = new MemRefCollection();
@@ -46,7 +46,7 @@ test("P-070 after any sequence of additions the three maps describe the same set
   }));
 });
 
-test("P-079 the same name and id again is ignored quietly; a name with another id, or an id with another name, is refused with both names", () => {
+test("the same name and id again is ignored quietly; a name with another id, or an id with another name, is refused with both names (P-079)", () => {
   const info = new MemRefCollection();
   assert.equal(info.add("first", new Probe(0)), true);
   const again = new Probe(0);
@@ -57,7 +57,7 @@ test("P-079 the same name and id again is ignored quietly; a name with another i
   assert.equal(info.size, 1);
 });
 
-test("P-080 the table owns its objects: closing it closes each once", () => {
+test("the table owns its objects: closing it closes each once (P-080)", () => {
   const probes = [new Probe(0), new Probe(1), new Probe(2)];
   const info = new MemRefCollection();
   probes.forEach((probe, index) => info.add(`v${index}`, probe));
@@ -69,7 +69,7 @@ test("P-080 the table owns its objects: closing it closes each once", () => {
   assert.equal(info.size, 0);
 });
 
-test("P-125 lowering calls dump once on every object, through its class, in the order of ids", () => {
+test("lowering calls dump once on every object, through its class, in the order of ids (P-125)", () => {
   const info = new MemRefCollection();
   const probes = [2, 0, 1].map((varId) => new Probe(varId));
   probes.forEach((probe) => info.add(`v${probe.varId}`, probe));

@@ -44,7 +44,7 @@ function used(record: DataView): number[] {
   return Array.from({ length: 19 }, (_, word) => 8 * word).filter((offset) => record.getBigUint64(offset, true) !== 0n);
 }
 
-test("P-020 P-021 the ten classes are those of the runtime's tree, each below its parent", () => {
+test("the ten classes are those of the runtime's tree, each below its parent (P-020, P-021)", () => {
   assert.deepEqual(Object.keys(objects), buildClasses.map(({ name }) => name));
   for (const { name, parent, mrTypes } of buildClasses) {
     const object = objects[name]!();
@@ -54,7 +54,7 @@ test("P-020 P-021 the ten classes are those of the runtime's tree, each below it
   }
 });
 
-test("P-031 every class answers one dump and one disposal through the same two names", () => {
+test("every class answers one dump and one disposal through the same two names (P-031)", () => {
   for (const [name, make] of Object.entries(objects)) {
     const object = make();
     assert.equal(recordOf(object).getUint32(AT.mrType, true), object.type, name);
@@ -63,13 +63,13 @@ test("P-031 every class answers one dump and one disposal through the same two n
   }
 });
 
-test("P-032 the pointer table writes itself with the list's dump and has none of its own", () => {
+test("the pointer table writes itself with the list's dump and has none of its own (P-032)", () => {
   assert.equal(PtrTableRef.prototype.dump, ListRef.prototype.dump);
   assert.equal(Object.hasOwn(PtrTableRef.prototype, "dump"), false);
   assert.equal(buildClasses.find(({ name }) => name === "mem_ref_ptr_table")?.dump, "mem_ref_list");
 });
 
-test("P-033 P-038 a pointer table's record is that of a list of the same ids but for its type, whatever its second list holds", () => {
+test("a pointer table's record is that of a list of the same ids but for its type, whatever its second list holds (P-033, P-038)", () => {
   const table = new PtrTableRef({ ...base, list: [3, 1, 2] });
   table.pointers = [9, 9, 9, 9];
   const record = recordOf(table);
@@ -80,7 +80,7 @@ test("P-033 P-038 a pointer table's record is that of a list of the same ids but
   assert.deepEqual(withSecondList, ["mem_ref_ptr_table"]);
 });
 
-test("P-039 disposing a pointer table drops both lists, and twice is harmless", () => {
+test("disposing a pointer table drops both lists, and twice is harmless (P-039)", () => {
   const table = new PtrTableRef({ ...base, list: [1, 2] });
   table.pointers = [5];
   table.close();
@@ -89,7 +89,7 @@ test("P-039 disposing a pointer table drops both lists, and twice is harmless", 
   table[Symbol.dispose]();
 });
 
-test("P-034 the class decides the union: each variant where its type has one, zeros elsewhere", () => {
+test("the class decides the union: each variant where its type has one, zeros elsewhere (P-034)", () => {
   const union = (name: string) => used(recordOf(objects[name]!())).filter((offset) => offset >= AT.union);
   for (const name of ["mem_ref", "mem_ref_sp", "mem_ref_io", "mem_ref_buffer", "mem_ref_tmp_buf", "mem_ref_remote_variable"]) assert.deepEqual(union(name), [], name);
   const pointer = KbinMemRefPtr.over(recordOf(objects["mem_ref_pointer"]!()));
@@ -105,17 +105,17 @@ test("P-034 the class decides the union: each variant where its type has one, ze
   assert.deepEqual([linked.remoteVtpbRelSgId, linked.remoteVarId], [1, 9]);
 });
 
-test("P-035 the base constructor takes id, type, dtype and shape, and nothing else is set", () => {
+test("the base constructor takes id, type, dtype and shape, and nothing else is set (P-035)", () => {
   const object = new MemRefRecord({ varId: 7, dtype: "bfloat16", shape: [2, 3] }, MrType.TMP_BUF);
   assert.deepEqual({ ...object }, { varId: 7, type: 4, dtype: "bfloat16", shape: [2, 3] });
 });
 
-test("P-040 the twelve record types: 1 to 11 can be built, INVALID and 12 are refused", () => {
+test("the twelve record types: 1 to 11 can be built, INVALID and 12 are refused (P-040)", () => {
   for (let type = 1; type <= 11; type++) assert.equal(new MemRefRecord(base, type).type, type);
   for (const type of [0, 12, -1, 1.5, NaN]) assert.throws(() => new MemRefRecord(base, type), PlanError, String(type));
 });
 
-test("P-081 the base writes id, type, dtype and shape; a state buffer and an unlinked remote are otherwise zeros", () => {
+test("the base writes id, type, dtype and shape; a state buffer and an unlinked remote are otherwise zeros (P-081)", () => {
   for (const make of [(b: typeof base) => new StateBufferRef(b), (b: typeof base) => new RemoteRef(b)]) {
     const plain = recordOf(make({ varId: 9 }));
     assert.deepEqual(used(plain), [AT.mrType, AT.varId]);
@@ -123,7 +123,7 @@ test("P-081 the base writes id, type, dtype and shape; a state buffer and an unl
   }
 });
 
-test("P-082 every class writes its own fields, and zeros elsewhere", () => {
+test("every class writes its own fields, and zeros elsewhere (P-082)", () => {
   const fields = { mem_ref_sp: [], mem_ref_io: [AT.size, AT.alignment], mem_ref_buffer: [AT.size, AT.alignment, AT.dtensorMd, AT.buffer], mem_ref_tmp_buf: [AT.size, AT.alignment, AT.dtensorMd], mem_ref_virtual_tmp_buf: [AT.size, AT.dtensorMd, AT.union, AT.union + 8], mem_ref_pointer: [AT.size, AT.union], mem_ref_list: [AT.union, AT.union + 8], mem_ref_ptr_table: [AT.union, AT.union + 8], mem_ref_remote_variable: [] };
   for (const [name, own] of Object.entries(fields)) {
     assert.deepEqual(used(recordOf(objects[name]!())).filter((offset) => offset > 8 && offset !== AT.varId), own, name);
@@ -132,7 +132,7 @@ test("P-082 every class writes its own fields, and zeros elsewhere", () => {
   assert.deepEqual([silent.getBigUint64(AT.dtensorMd, true), silent.getBigUint64(AT.buffer, true)], [0n, 0n]);
 });
 
-test("P-012 P-083 a dtype of 15 bytes round-trips with its NUL, unused bytes are zero, 16 bytes are refused", () => {
+test("a dtype of 15 bytes round-trips with its NUL, unused bytes are zero, 16 bytes are refused (P-012, P-083)", () => {
   const names = ["", "f", "float8_e4m3fnuz", "ééééééé", "float16"];
   for (const dtype of names) {
     const record = recordOf(new MemRefRecord({ varId: 0, dtype }, MrType.SB));
@@ -145,11 +145,11 @@ test("P-012 P-083 a dtype of 15 bytes round-trips with its NUL, unused bytes are
   }
 });
 
-test("P-014 the dtype refusal names the dtype, its length and the limit of 15", () => {
+test("the dtype refusal names the dtype, its length and the limit of 15 (P-014)", () => {
   assert.throws(() => recordOf(new MemRefRecord({ varId: 0, dtype: "float8_e4m3fn_x4" }, MrType.SB)), /Device print dtype float8_e4m3fn_x4 has 16 characters\. Only 15 /);
 });
 
-test("P-013 P-084 eight dimensions round-trip as u64, unused ones are zero, nine are refused", () => {
+test("eight dimensions round-trip as u64, unused ones are zero, nine are refused (P-013, P-084)", () => {
   const shape = [1, 2, 3, 2 ** 32, 5, 6, 7, 2 ** 52];
   const record = KbinMemRef.over(recordOf(new MemRefRecord({ varId: 0, shape }, MrType.SB)));
   assert.deepEqual(shape.map((_, index) => record.$get("shape", index)), shape);
@@ -158,11 +158,11 @@ test("P-013 P-084 eight dimensions round-trip as u64, unused ones are zero, nine
   assert.throws(() => recordOf(new MemRefRecord({ varId: 0, shape: [...shape, 1] }, MrType.SB)), PlanError);
 });
 
-test("P-015 the shape refusal names the limit of 8, in the runtime's spelling", () => {
+test("the shape refusal names the limit of 8, in the runtime's spelling (P-015)", () => {
   assert.throws(() => recordOf(new MemRefRecord({ varId: 0, shape: [1, 1, 1, 1, 1, 1, 1, 1, 1] }, MrType.SB)), /Device print only supports shape dimentions of up to 8/);
 });
 
-test("P-016 a refused dump leaves no cut value in the record", () => {
+test("a refused dump leaves no cut value in the record (P-016)", () => {
   const writer = new PlanWriter({ name: "sg00", count: 1, localScratchpadBytes: 0, sharedScratchpadBytes: 0 });
   const before = writer.finish().bytes.slice();
   for (const object of [new MemRefRecord({ varId: 0, dtype: "x".repeat(40) }, MrType.SB), new IoRef({ varId: 0, shape: Array(9).fill(3), size: 8, alignment: 0 }, MrType.INPUT)]) {
@@ -171,13 +171,13 @@ test("P-016 a refused dump leaves no cut value in the record", () => {
   }
 });
 
-test("P-085 an input or output writes size and alignment and clears the union", () => {
+test("an input or output writes size and alignment and clears the union (P-085)", () => {
   const record = KbinMemRef.over(recordOf(new IoRef({ ...base, size: 2 ** 32, alignment: 4096 }, MrType.OUTPUT)));
   assert.deepEqual([record.size, record.alignment], [2 ** 32, 4096]);
   assert.deepEqual([...record.union], Array(16).fill(0));
 });
 
-test("P-086 a list writes its count and a copy of its ids; an empty one has length 0", () => {
+test("a list writes its count and a copy of its ids; an empty one has length 0 (P-086)", () => {
   const ids = [4, 5, 6];
   const list = new ListRef({ ...base, list: ids });
   ids[0] = 99;
@@ -186,19 +186,19 @@ test("P-086 a list writes its count and a copy of its ids; an empty one has leng
   assert.deepEqual([empty.length, empty.list], [0, 0]);
 });
 
-test("P-051 a print prefix of 512 bytes is kept, a longer one refused", () => {
+test("a print prefix of 512 bytes is kept, a longer one refused (P-051)", () => {
   const withPrefix = (prefix: string) => recordOf(new TmpBufRef({ ...base, size: 8, alignment: 0 }, { prefix, pipe: 1 }));
   assert.notEqual(withPrefix("p".repeat(512)).getBigUint64(AT.dtensorMd, true), 0n);
   assert.throws(() => withPrefix("p".repeat(513)), PlanError);
   assert.throws(() => withPrefix("é".repeat(257)), PlanError);
 });
 
-test("P-073 an alignment that is no power of two is refused, 0 and powers pass", () => {
+test("an alignment that is no power of two is refused, 0 and powers pass (P-073)", () => {
   for (const alignment of [0, 1, 2, 4096, 2 ** 40]) assert.equal(new IoRef({ ...base, size: 8, alignment }, MrType.INPUT).alignment, alignment);
   for (const alignment of [3, 4097, -4, 0.5, NaN]) assert.throws(() => new TmpBufRef({ ...base, size: 8, alignment }), /alignment provided not power of 2/);
 });
 
-test("P-075 P-076 P-077 P-078 every type word is built as its own class", () => {
+test("every type word is built as its own class (P-075, P-076, P-077, P-078)", () => {
   const common = { name: "x", varId: 0, dtype: null, shape: [] };
   const print = { prefix: null, pipe: 0 };
   const words: [Variable, unknown, number][] = [
@@ -223,7 +223,7 @@ test("P-075 P-076 P-077 P-078 every type word is built as its own class", () => 
   assert.equal(new Set(words.map(([{ type }]) => type)).size, 11);
 });
 
-test("P-044 the words of a backing buffer map to 0 to 3", () => {
+test("the words of a backing buffer map to 0 to 3 (P-044)", () => {
   const words = ["local", "shared", "sharded", "main"] as const;
   const backings = words.map((backingBuffer) => {
     const variable: Variable = { name: "x", varId: 0, dtype: null, shape: [], prefix: null, pipe: 0, type: "virtual", size: 1, backingOffset: 0, backingBuffer, fabricPath: null };

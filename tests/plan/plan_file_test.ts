@@ -18,7 +18,7 @@ const neff = model(everyType());
 const plans = planNeff(neff);
 const file = encodePlanFile({ target: "cayman", plans });
 
-test("P-007 a plan file gives the same plans back, byte for byte, and the same bytes again", () => {
+test("a plan file gives the same plans back, byte for byte, and the same bytes again (P-007)", () => {
   const back = decodePlanFile(file);
   assert.equal(back.target, "cayman");
   assert.deepEqual(back.plans.map(({ name }) => name), ["sg00", "sg01"]);
@@ -85,7 +85,7 @@ int main(int argc, char **argv) {
 
 const compiler = ["gcc", "cc", "clang"].find((name) => spawnSync(name, ["--version"]).status === 0);
 
-test("P-046 P-047 P-048 P-049 P-050 a C program with the structs reads the same values from a plan file", { skip: compiler === undefined ? "no C compiler" : false }, () => {
+test("a C program with the structs reads the same values from a plan file (P-046, P-047, P-048, P-049, P-050)", { skip: compiler === undefined ? "no C compiler" : false }, () => {
   const folder = mkdtempSync(join(tmpdir(), "neuron-dmem-plan-"));
   try {
     writeFileSync(join(folder, "read.c"), C_SOURCE);

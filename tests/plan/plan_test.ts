@@ -16,14 +16,14 @@ const AT = KbinMemRef.offsets;
 const record = (plan: Plan, varId: number) => KbinMemRef.over(plan.view, recordAt(varId));
 const types = (plan: Plan) => Array.from({ length: plan.count }, (_, varId) => record(plan, varId).mrType);
 
-test("P-004 P-071 P-078 a definition with every type gives one record per entry", () => {
+test("a definition with every type gives one record per entry (P-004, P-071, P-078)", () => {
   const [first, second] = planNeff(model(everyType())) as [Plan, Plan];
   assert.deepEqual(types(first), [1, 5, 6, 3, 4, 8, 8, 8, 7, 7, 9, 10, 10, 11, 11]);
   assert.deepEqual(types(second), [1, 5, 6, 8, 4, 11, 11, 11]);
   assert.deepEqual(new Set([...types(first), ...types(second)]), new Set([1, 3, 4, 5, 6, 7, 8, 9, 10, 11]));
 });
 
-test("P-045 P-052 P-053 the set is 24 + 152 bytes per record, and the record's index is its id", () => {
+test("the set is 24 + 152 bytes per record, and the record's index is its id (P-045, P-052, P-053)", () => {
   for (const plan of planNeff(model(everyType()))) {
     assert.equal(plan.setBytes, 24 + 152 * plan.count);
     assert.equal(plan.view.getUint32(16, true), plan.count);
@@ -32,14 +32,14 @@ test("P-045 P-052 P-053 the set is 24 + 152 bytes per record, and the record's i
   }
 });
 
-test("P-053 the runtime's embedded model has five records in 784 bytes, a state buffer and two temporary buffers", () => {
+test("the runtime's embedded model has five records in 784 bytes, a state buffer and two temporary buffers (P-053)", () => {
   const [plan] = planNeff(parseNeff(writeNeff(fixtureSpec()))) as [Plan];
   assert.deepEqual([plan.count, plan.setBytes, plan.localScratchpadBytes, plan.sharedScratchpadBytes], [5, 784, 0, 0]);
   assert.deepEqual(types(plan), [MrType.INPUT, MrType.SB, MrType.OUTPUT, MrType.TMP_BUF, MrType.TMP_BUF]);
   assert.deepEqual([3, 4].map((varId) => record(plan, varId).size), [128, 128]);
 });
 
-test("P-054 arena sizes are high-water marks: overlap counts once, holes count, areas are apart", () => {
+test("arena sizes are high-water marks: overlap counts once, holes count, areas are apart (P-054)", () => {
   const sizes = (...virtual: [number, number, ("local" | "main" | "shared" | "sharded")?][]) =>
     scratchpadSizes(model([[...LEAST, ...virtual.map(([offset, size, backing], index) => ({ name: `v${index}`, type: "virtual" as const, offset, size, ...(backing === undefined ? {} : { backing }) }))]]).subgraphs[0]!.byId);
   assert.deepEqual(sizes(), { localBytes: 0, sharedBytes: 0 });
@@ -51,7 +51,7 @@ test("P-054 arena sizes are high-water marks: overlap counts once, holes count, 
   assert.equal(KbinMemRefVirtual.over(plan.view, recordAt(3)).offset, 2 ** 40);
 });
 
-test("P-072 a missing required key is an error that names its place", () => {
+test("a missing required key is an error that names its place (P-072)", () => {
   const spec = buildModel({ subgraphs: [{ variables: [...LEAST, { name: "v", type: "virtual", offset: 0, size: 8 }, { name: "p", type: "pointer", to: "in" }, { name: "l", type: "list", of: ["in"] }] }] });
   const text = String(spec.members.find(({ name }) => name === "sg00/def.json")?.data);
   const required: [string, string][] = [["in", "type"], ["in", "var_id"], ["in", "size"], ["out", "size"], ["v", "size"], ["v", "backing_variable_off"], ["p", "referenced_var_id"], ["l", "list"]];
@@ -63,18 +63,18 @@ test("P-072 a missing required key is an error that names its place", () => {
   }
 });
 
-test("P-073 P-074 alignment: absent and 0 are stored as 0, powers of two as they are, others refused", () => {
+test("alignment: absent and 0 are stored as 0, powers of two as they are, others refused (P-073, P-074)", () => {
   const alignmentOf = (alignment?: number) => record(planOf([LEAST[0]!, LEAST[2]!, { name: "t", type: "tmp-buf", size: 8, ...(alignment === undefined ? {} : { alignment }) }]), 2).alignment;
   assert.deepEqual([undefined, 0, 1, 4096, 2 ** 31].map(alignmentOf), [0, 0, 1, 4096, 2 ** 31]);
   for (const alignment of [3, 4097]) assert.throws(() => alignmentOf(alignment), /alignment provided not power of 2/);
 });
 
-test("P-079 two variables with one id do not become a plan, and both are named", () => {
+test("two variables with one id do not become a plan, and both are named (P-079)", () => {
   const bytes = buildNeff({ subgraphs: [{ variables: [...LEAST, { name: "left", type: "tmp-buf", size: 8, varId: 3 }, { name: "right", type: "tmp-buf", size: 8, varId: 3 }] }] });
   assert.throws(() => planNeff(parseNeff(bytes)), (error: unknown) => (error instanceof PlanError || error instanceof NeffError) && /left/.test(error.message) && /right/.test(error.message));
 });
 
-test("P-012 P-013 P-016 dtype and shape travel into the record; a definition beyond the caps becomes no plan", () => {
+test("dtype and shape travel into the record; a definition beyond the caps becomes no plan (P-012, P-013, P-016)", () => {
   const plan = planOf([...LEAST, { name: "t", type: "tmp-buf", size: 8, dtype: "float8_e4m3fnuz", shape: [1, 2, 3, 4, 5, 6, 7, 8] }]);
   assert.equal(record(plan, 3).dtype, "float8_e4m3fnuz");
   assert.deepEqual([0, 7].map((index) => record(plan, 3).$get("shape", index)), [1, 8]);
@@ -82,7 +82,7 @@ test("P-012 P-013 P-016 dtype and shape travel into the record; a definition bey
   assert.throws(() => planOf([...LEAST, { name: "t", type: "tmp-buf", size: 8, shape: Array(9).fill(1) as number[] }]), PlanError);
 });
 
-test("P-008 P-019 pointer fields hold 0 or a place in the side table, and two dumps of one definition are equal", () => {
+test("pointer fields hold 0 or a place in the side table, and two dumps of one definition are equal (P-008, P-019)", () => {
   const neff = model(everyType());
   const [once, twice] = [planNeff(neff), planNeff(neff)];
   once.forEach((plan, index) => assert.deepEqual(plan.bytes, twice[index]?.bytes));
@@ -105,7 +105,7 @@ test("the side table gives names, lists, payloads and print metadata back", () =
   assert.equal(planPayload(plan, 4), null);
 });
 
-test("P-082 sizes and alignments of a whole definition are where the class tree puts them", () => {
+test("sizes and alignments of a whole definition are where the class tree puts them (P-082)", () => {
   const [plan] = planNeff(model(everyType())) as [Plan];
   const rows = Array.from({ length: plan.count }, (_, varId) => [record(plan, varId).size, record(plan, varId).alignment]);
   assert.deepEqual(rows, [[0, 0], [4096, 0], [128, 0], [8192, 8192], [300, 256], [4096, 0], [64, 0], [512, 0], [8, 0], [8, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0]]);
@@ -126,7 +126,7 @@ test("a growing side table loses nothing", () => {
   });
 });
 
-test("P-107 P-108 P-111 remotes name a position in the logical core; what is not there is refused with the reason", () => {
+test("remotes name a position in the logical core; what is not there is refused with the reason (P-107, P-108, P-111)", () => {
   const [first, second] = planNeff(model(everyType())) as [Plan, Plan];
   const target = (plan: Plan, varId: number) => [plan.view.getUint32(recordAt(varId) + AT.union, true), plan.view.getUint32(recordAt(varId) + AT.union + 4, true)];
   assert.deepEqual([target(first, 13), target(first, 14), target(second, 5), target(second, 6)], [[1, 0], [1, 4], [0, 3], [0, 0]]);
@@ -154,7 +154,7 @@ const KNOWN: [string, number, number, number, number, Record<number, number>][] 
   ["mariana-lnc2-ncc2.24-refmoe_embedded.neff", 1, 11, 1696, 256, { 1: 1, 3: 1, 5: 5, 6: 1, 8: 1, 10: 1, 11: 1 }],
 ];
 
-test("P-053 P-054 real models have the known record counts, set sizes, arenas and types", { skip: skipWithoutCorpus }, async () => {
+test("real models have the known record counts, set sizes, arenas and types (P-053, P-054)", { skip: skipWithoutCorpus }, async () => {
   for (const [file, subgraph, count, setBytes, local, byType] of KNOWN) {
     const plan = planNeff(await readNeff(corpusPath(`neff/${file}`)))[subgraph] as Plan;
     const found: Record<number, number> = {};
@@ -163,7 +163,7 @@ test("P-053 P-054 real models have the known record counts, set sizes, arenas an
   }
 });
 
-test("P-054 every real model's arena is its high-water mark, with overlaps and holes", { skip: skipWithoutCorpus }, async () => {
+test("every real model's arena is its high-water mark, with overlaps and holes (P-054)", { skip: skipWithoutCorpus }, async () => {
   let virtual = 0;
   for (const file of corpusModels()) {
     const neff = await readNeff(corpusPath(`neff/${file}`));

@@ -6,7 +6,7 @@ import { openDevice } from "../../lib/driver/device.ts";
 import { withRequestLog } from "../../lib/driver/layers.ts";
 import { ledgerDifference, ledgers, machineOf, open } from "./support.ts";
 
-test("C-030 a garbage list takes no reference when it is added to, and drops one per entry when it is freed", () => {
+test("a garbage list takes no reference when it is added to, and drops one per entry when it is freed (C-030)", () => {
   using neuron = open();
   const { memory } = neuron.devices[0]!;
   const list = memory.createList();
@@ -21,7 +21,7 @@ test("C-030 a garbage list takes no reference when it is added to, and drops one
   kept.release();
 });
 
-test("C-048 freeing unmaps first, then frees in the driver, then accounts; unmapped memory is not unmapped", () => {
+test("freeing unmaps first, then frees in the driver, then accounts; unmapped memory is not unmapped (C-048)", () => {
   using machine = machineOf({ product: "trn2" });
   const events: string[] = [];
   let mapped: { readonly closed: boolean } | undefined;
@@ -45,7 +45,7 @@ test("C-048 freeing unmaps first, then frees in the driver, then accounts; unmap
   ]);
 });
 
-test("C-049 memory acquired n times needs n + 1 frees", () => {
+test("memory acquired n times needs n + 1 frees (C-049)", () => {
   using neuron = open();
   const memory = neuron.core(0).memory.alloc({ size: 4096, usage: "GENERIC" });
   for (let n = 0; n < 5; n++) memory.retain();
@@ -58,7 +58,7 @@ test("C-049 memory acquired n times needs n + 1 frees", () => {
   assert.throws(() => memory.release(), /free|closed/i);
 });
 
-test("C-058 C-059 a device allocation moves exactly three counters, there and back; a host allocation none, but both are recorded", () => {
+test("a device allocation moves exactly three counters, there and back; a host allocation none, but both are recorded (C-058, C-059)", () => {
   using neuron = open({ fake: "trn1" });
   const core = neuron.core(1);
   const { ledger } = neuron.devices[0]!.memory;

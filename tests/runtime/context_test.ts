@@ -30,7 +30,7 @@ test("a context is found while it is open: afterwards its resolver says that the
   assert.equal(second.resolve(0, 0).core, 0);
 });
 
-test("C-002 device 31 and core 7 are found, 32 and 8 are refused", () => {
+test("device 31 and core 7 are found, 32 and 8 are refused (C-002)", () => {
   using context = contextOn([31]);
   assert.equal(context.resolve(31, 7).core, 7);
   assert.throws(() => context.resolve(32, 0), status(2, /room for 32 devices of 8 cores/));
@@ -38,7 +38,7 @@ test("C-002 device 31 and core 7 are found, 32 and 8 are refused", () => {
   assert.throws(() => contextOn([32]), status(2, /Cannot use device 32: the context has 32 slots/));
 });
 
-test("C-003 every core has a GLOBAL allocator of its own, the same for its whole life", async () => {
+test("every core has a GLOBAL allocator of its own, the same for its whole life (C-003)", async () => {
   using neuron = open({ fake: { product: "trn2", devices: 2 } });
   assert.equal(neuron.cores.length, 16);
   const before = neuron.cores.map((core) => core.global);
@@ -53,14 +53,14 @@ test("C-003 every core has a GLOBAL allocator of its own, the same for its whole
   assert.deepEqual(neuron.cores.map((core) => core.global), before);
 });
 
-test("C-004 a handle loaded on one core is unknown on another", async () => {
+test("a handle loaded on one core is unknown on another (C-004)", async () => {
   using neuron = open({ lnc: 1 });
   const model = await neuron.logicalCore(0).load(smallModel());
   neuron.core(0).models.retain(model.handle).release();
   assert.throws(() => neuron.core(1).models.retain(model.handle), status(1, /nd0:nc1: Unknown model 1001/));
 });
 
-test("C-005 each device has a ledger of its own", () => {
+test("each device has a ledger of its own (C-005)", () => {
   using neuron = open({ fake: { product: "trn2", devices: 2 } });
   const before = ledgers(neuron)[0];
   using _buffer = neuron.core({ device: 1, core: 4 }).alloc(1 << 20);
@@ -68,7 +68,7 @@ test("C-005 each device has a ledger of its own", () => {
   assert.equal(neuron.devices[1]!.memory.ledger.hbmUsed(2) >= 1 << 20, true);
 });
 
-test("C-009 C-153 two processes on one machine share nothing but the pool, and their cores are disjoint", async () => {
+test("two processes on one machine share nothing but the pool, and their cores are disjoint (C-009, C-153)", async () => {
   using machine = machineOf({ product: "trn2", hbmSize: 2 ** 31 });
   using a = open({ kernel: machine.kernel(), env: { NEURON_RT_VISIBLE_CORES: "0-1" } });
   assert.throws(() => open({ kernel: machine.kernel(), env: { NEURON_RT_VISIBLE_CORES: "1-2" } }), status(1, /Requested:2 Available:1 Logical Core size 2/));
@@ -86,7 +86,7 @@ test("C-009 C-153 two processes on one machine share nothing but the pool, and t
   assert.throws(() => b.core(0).alloc(900 * 2 ** 20, { hbm: 2 }), status(4, /./), "ENOMEM only where the pool is used up");
 });
 
-test("C-010 two cores of one HBM allocate from one pool without overlap, each charged its own", () => {
+test("two cores of one HBM allocate from one pool without overlap, each charged its own (C-010)", () => {
   using neuron = open({ lnc: 1 });
   const [a, b] = [neuron.core(0).alloc(1 << 20), neuron.core(1).alloc(1 << 20)];
   assert.equal(a.hbm, b.hbm);
@@ -101,7 +101,7 @@ test("the places of a device and of a core in the context tree are the five docu
   assert.deepEqual(places, [[8, 88], [8, 39408], [590016, 590096], [8850128, 8968168], [18290256, 18565576]]);
 });
 
-test("C-017 C-018 the resolver takes no lock, and wants a device in use and a mapped core", async () => {
+test("the resolver takes no lock, and wants a device in use and a mapped core (C-017, C-018)", async () => {
   using neuron = open({ fake: { product: "trn1", devices: [3, 5] } });
   const model = await neuron.logicalCore(0).load(smallModel({ target: "sunda" }));
   using _held = neuron.core(0).models.retain(model.handle);
@@ -110,7 +110,7 @@ test("C-017 C-018 the resolver takes no lock, and wants a device in use and a ma
   assert.throws(() => neuron.core({ device: 3, core: 2 }), status(2, /NC 2 from device: 3 does not belong to this process/));
 });
 
-test("C-019 every physical core leads back to its logical core, by whose first it is owned", () => {
+test("every physical core leads back to its logical core, by whose first it is owned (C-019)", () => {
   using neuron = open();
   for (const logical of neuron.logicalCores) {
     assert.equal(logical.cores.length, 2);
@@ -119,7 +119,7 @@ test("C-019 every physical core leads back to its logical core, by whose first i
   }
 });
 
-test("C-021 the routing map is the driver's answer, also with one device", () => {
+test("the routing map is the driver's answer, also with one device (C-021)", () => {
   using one = open({ fake: { product: "trn2", devices: 1 } });
   assert.equal(one.context.routing.source, "driver");
   assert.deepEqual(one.context.routing.ids, one.devices[0]!.device.routingMap());
@@ -129,7 +129,7 @@ test("C-021 the routing map is the driver's answer, also with one device", () =>
   assert.equal(new Set(sixteen.devices.map((device) => device.routingId)).size, 16);
 });
 
-test("C-022 without that request the table of the instance family stands in", () => {
+test("without that request the table of the instance family stands in (C-022)", () => {
   const permutation = [0, 4, 1, 5, 3, 7, 2, 6, 12, 8, 13, 9, 15, 11, 14, 10];
   for (const family of [2, 3, 7]) assert.deepEqual(familyRouting(family), permutation);
   assert.deepEqual(familyRouting(4), Array.from({ length: 12 }, (_, device) => device));
@@ -145,7 +145,7 @@ test("C-022 without that request the table of the instance family stands in", ()
   assert.equal(neuron.devices[0]!.routingId, permutation[2]);
 });
 
-test("C-145 the three look-ups of a logical core agree and are bounds-checked", () => {
+test("the three look-ups of a logical core agree and are bounds-checked (C-145)", () => {
   using neuron = open({ fake: { product: "trn2", devices: [0, 1] }, env: { NEURON_RT_VISIBLE_CORES: "2,5" } });
   const { context } = neuron;
   neuron.logicalCores.forEach((core, index) => {
@@ -158,7 +158,7 @@ test("C-145 the three look-ups of a logical core agree and are bounds-checked", 
   assert.throws(() => context.logicalCoreById(0), status(2, /logical core with number 0/));
 });
 
-test("C-155 C-159 closing undoes everything: 0 chunks of the process, left tensors reported and invalid, open again works", async () => {
+test("closing undoes everything: 0 chunks of the process, left tensors reported and invalid, open again works (C-155, C-159)", async () => {
   using machine = machineOf({ product: "trn2" });
   const neuron = open({ kernel: machine.kernel() });
   const model = await neuron.logicalCore(1).load(smallModel({ subgraphs: 2, virtuals: [[0, 4096]] }));

@@ -18,7 +18,7 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
   return { opened: promise, open: resolve };
 }
 
-test("C-024 one model at a time runs on a core; the running handle is set and cleared", async () => {
+test("one model at a time runs on a core; the running handle is set and cleared (C-024)", async () => {
   using neuron = open();
   const [a, b] = [await ready(neuron, "a"), await ready(neuron, "b")];
   const core = neuron.core(0);
@@ -37,7 +37,7 @@ test("C-024 one model at a time runs on a core; the running handle is set and cl
   assert.equal(core.running, 0);
 });
 
-test("C-025 C-075 others are loaded and unloaded on the core while one runs", async () => {
+test("others are loaded and unloaded on the core while one runs (C-025, C-075)", async () => {
   using neuron = open();
   const a = await ready(neuron, "a");
   const stop = gate();
@@ -50,7 +50,7 @@ test("C-025 C-075 others are loaded and unloaded on the core while one runs", as
   await run;
 });
 
-test("C-081 nothing is preempted: an execution ends before the next begins, in the order they came", async () => {
+test("nothing is preempted: an execution ends before the next begins, in the order they came (C-081)", async () => {
   using neuron = open();
   const [a, b] = [await ready(neuron, "a"), await ready(neuron, "b")];
   const events: string[] = [];
@@ -63,7 +63,7 @@ test("C-081 nothing is preempted: an execution ends before the next begins, in t
   assert.deepEqual(events, ["1 begins", "1 ends", "2 begins", "2 ends", "3 begins", "3 ends"]);
 });
 
-test("C-078 an unload under load waits without blocking and frees when the last execution is over", async () => {
+test("an unload under load waits without blocking and frees when the last execution is over (C-078)", async () => {
   using neuron = open();
   const a = await ready(neuron, "a", 2);
   const stop = gate();
@@ -94,7 +94,7 @@ test("unloading a model from inside its own execution is refused and changes not
   await a.unload();
 });
 
-test("C-073 a held model is not freed; whoever holds it cannot wait for its unload", async () => {
+test("a held model is not freed; whoever holds it cannot wait for its unload (C-073)", async () => {
   using neuron = open();
   const model = await ready(neuron, "m", 2);
   const hold = model.retain("a script");
@@ -113,7 +113,7 @@ test("C-073 a held model is not freed; whoever holds it cannot wait for its unlo
   assert.equal(model.state, "unloaded");
 });
 
-test("C-128 an execution needs a tensor for every input and output, and works on them", async () => {
+test("an execution needs a tensor for every input and output, and works on them (C-128)", async () => {
   using neuron = open();
   const core = neuron.logicalCore(0);
   const model = await core.load(smallModel(), { io: "bind" });
@@ -132,7 +132,7 @@ test("C-128 an execution needs a tensor for every input and output, and works on
   assert.equal(y.outputCompletions, 1);
 });
 
-test("C-117 the host waits for the device: reads for its writes, writes for both", async () => {
+test("the host waits for the device: reads for its writes, writes for both (C-117)", async () => {
   using neuron = open();
   const model = await ready(neuron);
   const [x, y] = [model.bound("input0")!, model.bound("output0")!];

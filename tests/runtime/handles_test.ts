@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createHandleMinter, processHandles, storedHandle } from "../../lib/runtime/model_database.ts";
 
-test("C-064 the first handle is 1001 and every later one is larger", () => {
+test("the first handle is 1001 and every later one is larger (C-064)", () => {
   const minter = createHandleMinter();
   const handles = Array.from({ length: 1000 }, () => minter.next());
   assert.equal(handles[0], 1001);
@@ -10,7 +10,7 @@ test("C-064 the first handle is 1001 and every later one is larger", () => {
   assert.ok(processHandles().next() < processHandles().next());
 });
 
-test("C-065 0 is never a handle, also not in the 32 bits a model record stores", () => {
+test("0 is never a handle, also not in the 32 bits a model record stores (C-065)", () => {
   const top = createHandleMinter(2n ** 64n - 1n);
   assert.equal(top.next(), 1);
   const stored = createHandleMinter(2n ** 32n - 1n);

@@ -15,13 +15,13 @@ function refused(pattern: RegExp): (error: unknown) => boolean {
   return (error) => error instanceof NrtError && error.status === 2 && pattern.test(error.message);
 }
 
-test("C-008 a logical core has two physical cores by default: 4 per trn2 device, 8 with size 1", () => {
+test("a logical core has two physical cores by default: 4 per trn2 device, 8 with size 1 (C-008)", () => {
   assert.equal(size("trn2"), 2);
   assert.equal(logicalCoreCount(8, size("trn2")), 4);
   assert.equal(logicalCoreCount(8, size("trn2", { NEURON_LOGICAL_NC_CONFIG: "1" })), 8);
 });
 
-test("C-146 architecture 2 forces size 1, whatever the environment says", () => {
+test("architecture 2 forces size 1, whatever the environment says (C-146)", () => {
   for (const product of ["trn1", "inf2"] as const) {
     assert.equal(size(product), 1);
     assert.equal(size(product, { NEURON_RT_VIRTUAL_CORE_SIZE: "2" }), 1);
@@ -30,7 +30,7 @@ test("C-146 architecture 2 forces size 1, whatever the environment says", () => 
   }
 });
 
-test("C-147 else a variable decides, the documented one first, else 2", () => {
+test("else a variable decides, the documented one first, else 2 (C-147)", () => {
   assert.equal(size("trn2", { NEURON_RT_VIRTUAL_CORE_SIZE: "1" }), 1);
   assert.equal(size("trn2", { NEURON_LOGICAL_NC_CONFIG: "2", NEURON_RT_VIRTUAL_CORE_SIZE: "1" }), 2);
   assert.equal(size("trn3", { NEURON_LOGICAL_NC_CONFIG: "1", NEURON_RT_VIRTUAL_CORE_SIZE: "2" }), 1);
@@ -38,7 +38,7 @@ test("C-147 else a variable decides, the documented one first, else 2", () => {
   assert.equal(logicalCoreSize({ architecture: 3, coresPerDevice: 1, env: {} }), 1, "a device with a single core");
 });
 
-test("C-148 a size of 0, or one that does not divide the cores, is refused", () => {
+test("a size of 0, or one that does not divide the cores, is refused (C-148)", () => {
   assert.throws(() => size("trn2", { NEURON_LOGICAL_NC_CONFIG: "0" }), refused(/logical core of 0/));
   assert.throws(() => size("trn2", {}, 3), refused(/3/));
   assert.throws(() => logicalCoreSize({ architecture: 3, coresPerDevice: 5, env: {}, requested: 2 }), refused(/5 cores cannot be divided into logical cores of 2/));
@@ -47,14 +47,14 @@ test("C-148 a size of 0, or one that does not divide the cores, is refused", () 
   }
 });
 
-test("C-149 a size must be a power of two up to the cores of the device", () => {
+test("a size must be a power of two up to the cores of the device (C-149)", () => {
   for (const wrong of [3, 16]) {
     assert.throws(() => size("trn2", { NEURON_RT_VIRTUAL_CORE_SIZE: String(wrong) }),
       refused(new RegExp(`Logical core size \\(${wrong}\\) must be a power of two and less than or equal to 8`)));
   }
 });
 
-test("C-150 C-151 sizes 4 and 8 are refused: only 2 is supported beyond 1", () => {
+test("sizes 4 and 8 are refused: only 2 is supported beyond 1 (C-150, C-151)", () => {
   for (const wrong of [4, 8]) {
     assert.throws(() => size("trn2", {}, wrong),
       refused(new RegExp(`Only LNC Size of 2 is supported at this moment on this instance type. Requested LNC Size ${wrong}`)));
@@ -84,7 +84,7 @@ test("physical to logical and back is the identity, and the logical cores partit
   }
 });
 
-test("C-154 the default HBM of core i is i on trn1 and i/2 later; logical cores share it accordingly", () => {
+test("the default HBM of core i is i on trn1 and i/2 later; logical cores share it accordingly (C-154)", () => {
   assert.deepEqual(coresOnHbm(geometries.trn1, 1), [1]);
   assert.deepEqual(coresOnHbm(geometries.trn2, 1), [2, 3]);
   assert.deepEqual(logicalCoresOnHbm(geometries.trn2, 1, 1), [2, 3], "with size 1 two logical cores share one HBM");

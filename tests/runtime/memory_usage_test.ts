@@ -6,7 +6,7 @@ import { MiB, open, smallModel } from "./support.ts";
 
 const GiB = 1024 * MiB;
 
-test("C-130 what a logical core uses is the sum of its cores' totals", async () => {
+test("what a logical core uses is the sum of its cores' totals (C-130)", async () => {
   using neuron = open();
   const logical = neuron.logicalCore(0);
   using _first = neuron.core(0).alloc(MiB);
@@ -19,7 +19,7 @@ test("C-130 what a logical core uses is the sum of its cores' totals", async () 
   assert.deepEqual(single.logicalCores.slice(0, 2).map((core) => core.memoryStats().usedBytes), [1088, MiB + 1088]);
 });
 
-test("C-131 the limit is the HBM's size: 16, 24 and 36 GiB", () => {
+test("the limit is the HBM's size: 16, 24 and 36 GiB (C-131)", () => {
   for (const [fake, size] of [["trn1", 16], ["inf2", 16], ["trn2", 24], ["trn3", 36]] as const) {
     using neuron = open({ fake });
     for (const core of neuron.logicalCores) assert.equal(core.memoryStats().limitBytes, size * GiB);
@@ -27,7 +27,7 @@ test("C-131 the limit is the HBM's size: 16, 24 and 36 GiB", () => {
   }
 });
 
-test("C-056 statistics tell used and limit only; the twelve columns are the report's", () => {
+test("statistics tell used and limit only; the twelve columns are the report's (C-056)", () => {
   using neuron = open();
   assert.deepEqual(Object.keys(neuron.logicalCore(0).memoryStats()).sort(), ["limitBytes", "usedBytes"]);
   const report = neuron.devices[0]!.memory.report({ core: 0 });
@@ -36,7 +36,7 @@ test("C-056 statistics tell used and limit only; the twelve columns are the repo
   assert.equal(report.cores[0]!.usage[UsageType.POOL_STDIO], 1088);
 });
 
-test("C-060 a core's total is the sum of its 22 usages, whatever is allocated and freed", async () => {
+test("a core's total is the sum of its 22 usages, whatever is allocated and freed (C-060)", async () => {
   using neuron = open();
   const { ledger } = neuron.devices[0]!.memory;
   const check = () => neuron.cores.forEach(({ core }) =>

@@ -18,7 +18,7 @@ async function settled(promise: Promise<unknown>): Promise<boolean> {
   return done;
 }
 
-test("C-063 C-069 handles 1001 and 1002 are found on the core they were added to, others are not", () => {
+test("handles 1001 and 1002 are found on the core they were added to, others are not (C-063, C-069)", () => {
   const models = database();
   models.add(new Resident("a", 1001, "a.neff"));
   models.add(new Resident("b", 1002, "b.neff"));
@@ -28,7 +28,7 @@ test("C-063 C-069 handles 1001 and 1002 are found on the core they were added to
   assert.equal(models.count, 2);
 });
 
-test("C-066 C-067 C-068 a handle is inserted once; a refused insert leaves the core usable", async () => {
+test("a handle is inserted once; a refused insert leaves the core usable (C-066, C-067, C-068)", async () => {
   const models = database();
   const [first, second] = [new Resident("first", 7, "m"), new Resident("second", 7, "m")];
   const outcomes = await Promise.allSettled([first, second].map(async (one) => models.add(one)));
@@ -40,7 +40,7 @@ test("C-066 C-067 C-068 a handle is inserted once; a refused insert leaves the c
   assert.equal(models.count, 2);
 });
 
-test("C-070 C-079 a lookup takes a reference and a release drops it", () => {
+test("a lookup takes a reference and a release drops it (C-070, C-079)", () => {
   const models = database();
   const resident = new Resident("m", 1001, "m");
   models.add(resident);
@@ -54,7 +54,7 @@ test("C-070 C-079 a lookup takes a reference and a release drops it", () => {
   });
 });
 
-test("C-071 C-077 an unknown handle is refused, also a second time", async () => {
+test("an unknown handle is refused, also a second time (C-071, C-077)", async () => {
   const models = database();
   assert.throws(() => models.retain(1001), status(1, /nd0:nc3: Unknown model 1001/));
   await assert.rejects(models.remove(1001), status(1, /Unknown model: 1001/));
@@ -63,7 +63,7 @@ test("C-071 C-077 an unknown handle is refused, also a second time", async () =>
   await assert.rejects(models.remove(1001), status(1, /Unknown model: 1001/));
 });
 
-test("C-073 C-074 C-076 removal unlinks at once and completes when the last reference drops", async () => {
+test("removal unlinks at once and completes when the last reference drops (C-073, C-074, C-076)", async () => {
   const models = database();
   const resident = new Resident("m", 1001, "m");
   models.add(resident);
@@ -79,7 +79,7 @@ test("C-073 C-074 C-076 removal unlinks at once and completes when the last refe
   assert.equal(resident.refCount, 0);
 });
 
-test("C-075 while one model drains, others are added, used and removed on the same core", async () => {
+test("while one model drains, others are added, used and removed on the same core (C-075)", async () => {
   const models = database();
   models.add(new Resident("slow", 1, "slow"));
   const held = models.retain(1);

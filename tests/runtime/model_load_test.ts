@@ -14,7 +14,7 @@ import { chunksOn, ledgerDifference, ledgers, machineOf, MiB, open, smallModel, 
 
 const usagesOf = (model: Model) => new Set(model.memory().map((row) => row.usage));
 
-test("C-006 three models live on one core, each with its count and allocator, each resolvable", async () => {
+test("three models live on one core, each with its count and allocator, each resolvable (C-006)", async () => {
   using neuron = open();
   const core = neuron.logicalCore(0);
   const models = await Promise.all(["a", "b", "c"].map((name) => core.load(smallModel({ name }))));
@@ -28,7 +28,7 @@ test("C-006 three models live on one core, each with its count and allocator, ea
   assert.deepEqual(core.models.map((model) => model.name), ["a", "b", "c"]);
 });
 
-test("C-007 C-101 unloading a model frees exactly its memory, cell by cell, and moves nothing else", async () => {
+test("unloading a model frees exactly its memory, cell by cell, and moves nothing else (C-007, C-101)", async () => {
   using neuron = open();
   const core = neuron.logicalCore(0);
   const a = await core.load(smallModel({ name: "a", subgraphs: 2 }));
@@ -58,7 +58,7 @@ function readBack(model: Model, name: string, size: number): ArrayBuffer {
   throw new Error(`${name} is not in the model's allocators`);
 }
 
-test("C-080 any order of loads and unloads of five models ends at the same ledger", async () => {
+test("any order of loads and unloads of five models ends at the same ledger (C-080)", async () => {
   using neuron = open();
   const before = ledgers(neuron);
   const core = neuron.logicalCore(0);
@@ -74,7 +74,7 @@ test("C-080 any order of loads and unloads of five models ends at the same ledge
   }
 });
 
-test("C-082 C-127 what belongs to the core is in its GLOBAL list and survives an unload", async () => {
+test("what belongs to the core is in its GLOBAL list and survives an unload (C-082, C-127)", async () => {
   using neuron = open({ fake: "trn1" });
   const core = neuron.core(0);
   const keep = await neuron.logicalCore(0).load(smallModel({ target: "sunda", name: "keep", virtuals: [[0, 4096]] }));
@@ -93,7 +93,7 @@ test("C-082 C-127 what belongs to the core is in its GLOBAL list and survives an
   assert.ok(notifications.size > 0 && keep.state === "loaded");
 });
 
-test("C-083 C-152 two subgraphs span both cores, each with its slot, set and MODEL allocator", async () => {
+test("two subgraphs span both cores, each with its slot, set and MODEL allocator (C-083, C-152)", async () => {
   using neuron = open();
   const model = await neuron.logicalCore(1).load(smallModel({ subgraphs: 2 }));
   assert.deepEqual(model.parts.map((part) => part.core.core), [2, 3]);
@@ -109,7 +109,7 @@ test("C-083 C-152 two subgraphs span both cores, each with its slot, set and MOD
   assert.equal(model.resolve("SB", 0, { subgraph: "sg01" }), 0x7000000000);
 });
 
-test("C-092 the model of the second subgraph is built from the second slot", async () => {
+test("the model of the second subgraph is built from the second slot (C-092)", async () => {
   using neuron = open();
   const model = await neuron.logicalCore(0).load(smallModel({ subgraphs: 2 }));
   assert.equal(model.subgraph("sg01").table, model.parts[1]!.staged.table);
@@ -117,7 +117,7 @@ test("C-092 the model of the second subgraph is built from the second slot", asy
   assert.ok(model.parts[1]!.staged.table.plan.name === "sg01");
 });
 
-test("C-085 a set has 1024 buckets, and dropping it frees each of its records' memory once", async () => {
+test("a set has 1024 buckets, and dropping it frees each of its records' memory once (C-085)", async () => {
   const machine = machineOf({ product: "trn2" });
   let [allocated, freed] = [0, 0];
   const kernel = withRequestLog(machine.kernel(), ({ name, result }) => {
@@ -135,7 +135,7 @@ test("C-085 a set has 1024 buckets, and dropping it frees each of its records' m
   assert.equal(freed, allocated);
 });
 
-test("C-086 variables are found in the set by id; names go through the plan", async () => {
+test("variables are found in the set by id; names go through the plan (C-086)", async () => {
   using neuron = open();
   const model = await neuron.logicalCore(0).load(smallModel());
   const memRefSet = model.parts[0]!.staged.table;
@@ -146,7 +146,7 @@ test("C-086 variables are found in the set by id; names go through the plan", as
   assert.equal(findRecord(memRefSet, memRefSet.count), -1);
 });
 
-test("C-087 weights, instructions, rings and pointers are the model's, and none of them is the core's", async () => {
+test("weights, instructions, rings and pointers are the model's, and none of them is the core's (C-087)", async () => {
   using neuron = open();
   const global = new Set(neuron.core(0).global.live);
   const model = await neuron.logicalCore(0).load(smallModel({
@@ -159,7 +159,7 @@ test("C-087 weights, instructions, rings and pointers are the model's, and none 
   assert.deepEqual(new Set(neuron.core(0).global.live), global, "the GLOBAL list is as before");
 });
 
-test("C-088 C-100 destroying an allocator frees no byte: owners and the garbage list do, first", async () => {
+test("destroying an allocator frees no byte: owners and the garbage list do, first (C-088, C-100)", async () => {
   using neuron = open();
   const { memory } = neuron.devices[0]!;
   const allocator = memory.createAllocator(0, "MODEL");
@@ -208,7 +208,7 @@ test("a loaded subgraph has its variables, its MODEL allocator, what is freed wi
   }
 });
 
-test("C-094 C-097 the steps of a load come in their order, insertion last, then the log", async () => {
+test("the steps of a load come in their order, insertion last, then the log (C-094, C-097)", async () => {
   using neuron = open({ fake: "trn1" });
   const core = neuron.core(0);
   const before = core.usedBytes;
@@ -227,7 +227,7 @@ test("C-094 C-097 the steps of a load come in their order, insertion last, then 
   assert.ok(lines.some((line) => /^Staged memref \{weights0\} id \{3\} to \{0x[0-9a-f]+\}/.test(line)));
 });
 
-test("C-095 every input and output is found by name with size, other variables are not", async () => {
+test("every input and output is found by name with size, other variables are not (C-095)", async () => {
   using neuron = open();
   const model = await neuron.logicalCore(0).load(smallModel({ subgraphs: 2 }));
   assert.deepEqual([...model.inputs].map(([name, info]) => [name, info.size]), [["input0", 4096]]);
@@ -237,7 +237,7 @@ test("C-095 every input and output is found by name with size, other variables a
   assert.equal(model.subgraph("sg01").idOf("output0"), 2);
 });
 
-test("C-098 the steps of an unload come in their order, the allocator last", async () => {
+test("the steps of an unload come in their order, the allocator last (C-098)", async () => {
   using neuron = open();
   const model = await neuron.logicalCore(0).load(smallModel());
   const [part] = model.parts;
@@ -277,7 +277,7 @@ test("a load makes one tensor per input and output name, which go with the model
   assert.ok([...planned.parts[0]!.staged.allocator.live].some((memory) => memory.address === planned.resolve("input0")), "or the plan places them");
 });
 
-test("C-132 loading a state buffer makes no request for it", async () => {
+test("loading a state buffer makes no request for it (C-132)", async () => {
   using neuron = open();
   const { device } = neuron.devices[0]!;
   const sizes: number[] = [];
@@ -293,7 +293,7 @@ const carveout = (change: Partial<{ basePartition: number; partitions: number; o
   return { ...neff, subgraphs: neff.subgraphs.map((subgraph) => ({ ...subgraph, reservations: [{ ...right, ...change }] })) };
 };
 
-test("C-134 on trn2 an event accelerator must lie where the device has it", async () => {
+test("on trn2 an event accelerator must lie where the device has it (C-134)", async () => {
   using neuron = open();
   const before = ledgers(neuron);
   for (const [change, why] of [
@@ -308,7 +308,7 @@ test("C-134 on trn2 an event accelerator must lie where the device has it", asyn
   assert.throws(() => checkCarveout(carveout({ type: "other" }).subgraphs[0]!, 3), status(2, /type "other" is unknown, only evtaccel is/));
 });
 
-test("C-135 on trn1 it is not checked; on trn3 it lies at 0x3FFF8, and a real file's place passes", async () => {
+test("on trn1 it is not checked; on trn3 it lies at 0x3FFF8, and a real file's place passes (C-135)", async () => {
   assert.deepEqual(checkCarveout(carveout({ basePartition: 1 }).subgraphs[0]!, 2), { evtAccel: true, notes: [] });
   using trn3 = open({ fake: "trn3" });
   const model = await trn3.logicalCore(0).load(carveout({}, "mariana"));
@@ -316,7 +316,7 @@ test("C-135 on trn1 it is not checked; on trn3 it lies at 0x3FFF8, and a real fi
   await assert.rejects(trn3.logicalCore(0).load(carveout({ offset: 229368 }, "mariana")), status(2, /must lie at 0x3fff8, it lies at 0x37ff8/));
 });
 
-test("C-136 C-137 the carveout sets two flags; without one the model loads with a note", async () => {
+test("the carveout sets two flags; without one the model loads with a note (C-136, C-137)", async () => {
   using neuron = open();
   const with_ = await neuron.logicalCore(0).load(smallModel());
   assert.deepEqual([with_.parts[0]!.resetEvtAccel, with_.parts[0]!.programFp8Config], [true, true]);
@@ -350,7 +350,7 @@ test("a model of two subgraphs does not fit a logical core of one physical core;
   assert.deepEqual(model.parts.map((part) => part.core.core), [2]);
 });
 
-test("C-064 handles rise over cores and devices, also from parallel loads, and are never used again", async () => {
+test("handles rise over cores and devices, also from parallel loads, and are never used again (C-064)", async () => {
   using neuron = open({ fake: { product: "trn2", devices: 2 } });
   const loads = neuron.logicalCores.map((core) => core.load(smallModel()));
   const handles = (await Promise.all(loads)).flatMap((model) => model.handles);
@@ -374,7 +374,7 @@ async function loadWithFault(neuron: Neuron, arm: () => void, spec: Parameters<t
   return neuron.logicalCore(0).load(smallModel(spec)).then(() => undefined, (error: unknown) => error);
 }
 
-test("C-093 whichever allocation of a load fails, nothing of it is left and the other model is as it was", async () => {
+test("whichever allocation of a load fails, nothing of it is left and the other model is as it was (C-093)", async () => {
   let failures = 0;
   for (let nth = 1; ; nth += 1) {
     let armed = false;

@@ -13,7 +13,7 @@ const B = (target = "cayman") => smallModel({ name: "B", target, engines: false,
 /** Private bytes: usage 16. */
 const privateBytes = (model: Model) => model.memory().filter((row) => row.usage === "SCRATCHPAD_NOT_SHARED").reduce((sum, row) => sum + row.bytes, 0);
 
-test("C-142 C-143 the documented pair with 512 MiB pages: references 2, 2, 2, 1, 2048 shared, 2560 private", async () => {
+test("the documented pair with 512 MiB pages: references 2, 2, 2, 1, 2048 shared, 2560 private (C-142, C-143)", async () => {
   using neuron = open();
   const core = neuron.logicalCore(0);
   const { scratchpad } = core.owner;
@@ -51,7 +51,7 @@ test("the documented pair with 2 GiB pages: one page, references 2, nothing priv
 
 const CONTIGUOUS: OpenNeuronOptions = { fake: "trn2", env: { NEURON_RT_CONTIGUOUS_SCRATCHPAD: "1" } };
 
-test("C-141 the documented pair in contiguous mode: 24 and 26 pages of 64 MiB, each model affine over its own", async () => {
+test("the documented pair in contiguous mode: 24 and 26 pages of 64 MiB, each model affine over its own (C-141)", async () => {
   using neuron = open(CONTIGUOUS);
   const core = neuron.logicalCore(0);
   const { scratchpad } = core.owner;
@@ -98,7 +98,7 @@ test("contiguous pages are mapped into the host: the mapping shows what lies at 
   assert.deepEqual(mapping.bytes(100 * MiB, 3), Uint8Array.from([7, 8, 9]));
 });
 
-test("C-139 contiguous mode needs the switch and the driver, and is off on trn2 and trn3 with logical cores of one", () => {
+test("contiguous mode needs the switch and the driver, and is off on trn2 and trn3 with logical cores of one (C-139)", () => {
   const mode = (options: OpenNeuronOptions) => {
     using neuron = open({ ...CONTIGUOUS, ...options });
     return { ...neuron.core(0).scratchpad.mode, notes: neuron.notes.map((note) => note.message) };
@@ -117,7 +117,7 @@ test("C-139 contiguous mode needs the switch and the driver, and is off on trn2 
   assert.equal(neuron.devices[0]!.device.hasFeature(DriverFeature.CONTIGUOUS_SCRATCHPAD), true);
 });
 
-test("C-140 a paged variable lies in page offset/size at offset mod size; one that would straddle is private", async () => {
+test("a paged variable lies in page offset/size at offset mod size; one that would straddle is private (C-140)", async () => {
   using neuron = open();
   const core = neuron.logicalCore(0);
   const model = await core.load(smallModel({ engines: false, virtuals: [[0, MiB], [512 * MiB + 4096, MiB], [511 * MiB, 2 * MiB]] }));
@@ -127,7 +127,7 @@ test("C-140 a paged variable lies in page offset/size at offset mod size; one th
   assert.equal(model.memory().find((row) => row.usage === "SCRATCHPAD_NOT_SHARED")?.bytes, 2 * MiB);
 });
 
-test("C-050 C-157 a page two models use is counted in the page, not on its memory, and survives the first one's unload", async () => {
+test("a page two models use is counted in the page, not on its memory, and survives the first one's unload (C-050, C-157)", async () => {
   using neuron = open();
   const core = neuron.logicalCore(0);
   const first = await core.load(smallModel({ virtuals: [[0, MiB]] }));

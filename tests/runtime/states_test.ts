@@ -6,7 +6,7 @@ import { ApiGate } from "../../lib/runtime/process_state.ts";
 
 const status = (code: number, text: RegExp) => (error: unknown) => error instanceof NrtError && error.status === code && text.test(error.message);
 
-test("C-119 the gate answers 13 before init, 14 after close and 1 in a forked child", () => {
+test("the gate answers 13 before init, 14 after close and 1 in a forked child (C-119)", () => {
   let pid = 100;
   const gate = new ApiGate(() => pid);
   assert.throws(() => gate.pass("allocate a tensor"), status(13, /Cannot allocate a tensor: NRT uninitialized/));

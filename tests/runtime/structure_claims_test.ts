@@ -8,7 +8,7 @@ import { logicalCoreSize } from "../../lib/runtime/logical_cores.ts";
 import { checkCarveout } from "../../lib/runtime/model_release.ts";
 import { open, settled, smallModel, status } from "./support.ts";
 
-test("C-158 C-013 32 devices, 8 cores and 23 columns are array bounds, and the resolver's strides say the same", () => {
+test("32 devices, 8 cores and 23 columns are array bounds, and the resolver's strides say the same (C-158, C-013)", () => {
   assert.equal(TdrvContext.fields.mla.size, 18880256);
   assert.equal(18880256, 32 * 590008);
   assert.equal(MlaRecord.fields.tpbs.size, 314560);
@@ -20,7 +20,7 @@ test("C-158 C-013 32 devices, 8 cores and 23 columns are array bounds, and the r
   assert.equal(TpbRecord.byteLength, 0x9998);
 });
 
-test("C-158 C-052 the category tables hold these bytes, and 0x14 refuses only 11, 15 and 16 on the host", () => {
+test("the category tables hold these bytes, and 0x14 refuses only 11, 15 and 16 on the host (C-158, C-052)", () => {
   const hex = (bytes: readonly number[]) => bytes.slice(0, 22).map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
   assert.equal(hex(hostCategories), "04 01 01 04 01 04 03 06 04 01 01 14 02 01 04 14 14 04 11 11 11 11");
   assert.equal(hex(deviceCategories), "0c 08 08 0c 08 0c 0a 10 0c 08 08 0b 09 08 0c 0e 0f 0c 12 12 12 12");
@@ -29,7 +29,7 @@ test("C-158 C-052 the category tables hold these bytes, and 0x14 refuses only 11
   assert.deepEqual([aggregateColumns[UsageType.TENSOR], aggregateColumns[UsageType.WEIGHT]], [2, 1]);
 });
 
-test("C-158 C-015 gates compare numbers: 2 forces logical cores of one and stages libraries, 3 checks the carveout and refuses host tensors", async () => {
+test("gates compare numbers: 2 forces logical cores of one and stages libraries, 3 checks the carveout and refuses host tensors (C-158, C-015)", async () => {
   const size = (architecture: number) => logicalCoreSize({ architecture, coresPerDevice: 8, env: {} });
   assert.deepEqual([2, 3, 4].map(size), [1, 2, 2]);
   const staged: string[] = [];
@@ -52,7 +52,7 @@ test("C-158 C-015 gates compare numbers: 2 forces logical cores of one and stage
   assert.throws(() => checkCarveout(moved, 3), status(2, /must start at 0/));
 });
 
-test("C-158 C-072 from the embedded node at 7496 the model is found, 21 nodes of 48 bytes behind its reference count", () => {
+test("from the embedded node at 7496 the model is found, 21 nodes of 48 bytes behind its reference count (C-158, C-072)", () => {
   assert.equal(hashNodeOffset.model_t, 7496);
   assert.equal(ModelRecord.offsets.htNode, 7496);
   assert.equal(ModelRecord.offsets.refCount, 6488);
@@ -65,7 +65,7 @@ test("C-158 C-072 from the embedded node at 7496 the model is found, 21 nodes of
   assert.equal(models.retain(1001).model, resident.model);
 });
 
-test("C-158 C-065 C-074 handle 0 is never given out, and a removal unlinks before it drains", async () => {
+test("handle 0 is never given out, and a removal unlinks before it drains (C-158, C-065, C-074)", async () => {
   assert.equal(createHandleMinter(2n ** 64n - 1n).next(), 1);
   const models = new ModelDatabase<string>({ device: 0, core: 0 });
   models.add(new Resident("m", 1001, "m"));

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { TensorListRecord } from "../../lib/abi/runtime_tensor.ts";
 import { open, smallModel, status } from "./support.ts";
 
-test("C-129 a set passes the state gate, starts empty and makes no request", () => {
+test("a set passes the state gate, starts empty and makes no request (C-129)", () => {
   const neuron = open();
   const { requestCount } = neuron.devices[0]!.device;
   const set = neuron.tensorSet();

@@ -6,7 +6,7 @@ import { Tensor } from "../../lib/runtime/tensor.ts";
 import { TensorStorage } from "../../lib/runtime/tensor_storage.ts";
 import { ledgerDifference, ledgers, machineOf, MiB, open, pattern, settled, smallModel, status } from "./support.ts";
 
-test("C-116 C-011 a device tensor is one node of the GLOBAL list, freed with its last view", async () => {
+test("a device tensor is one node of the GLOBAL list, freed with its last view (C-116, C-011)", async () => {
   using neuron = open();
   const { global } = neuron.core(0);
   const [count, used] = [global.count, neuron.core(0).usedBytes];
@@ -21,7 +21,7 @@ test("C-116 C-011 a device tensor is one node of the GLOBAL list, freed with its
   assert.equal(neuron.core(0).usedBytes, used);
 });
 
-test("C-120 C-124 gates come in order: state, logical core, placement", () => {
+test("gates come in order: state, logical core, placement (C-120, C-124)", () => {
   const neuron = open();
   assert.throws(() => neuron.tensor({ logicalCore: 4, size: 4096, name: "x" }), status(2, /Cannot allocate a tensor on Logical NeuronCore 4 \(x\): this process has 4/));
   assert.throws(() => neuron.tensor({ logicalCore: 4, size: 4096, placement: "host" }), status(2, /Logical NeuronCore 4/), "bad core and host on trn2: the core speaks");
@@ -30,7 +30,7 @@ test("C-120 C-124 gates come in order: state, logical core, placement", () => {
   assert.throws(() => neuron.tensor({ logicalCore: 4, size: 4096 }), status(14, /already closed/), "closed and bad core: the state speaks");
 });
 
-test("C-121 pinned host memory is refused on trn2 and works on trn1 and trn3", () => {
+test("pinned host memory is refused on trn2 and works on trn1 and trn3 (C-121)", () => {
   using trn2 = open();
   assert.throws(() => trn2.tensor({ logicalCore: 1, size: 4096, name: "x", placement: "host" }), status(4, /Can not allocate tensor \(name:x\) on Host for NC:1/));
   for (const fake of ["trn1", "trn3"] as const) {
@@ -39,7 +39,7 @@ test("C-121 pinned host memory is refused on trn2 and works on trn1 and trn3", (
   }
 });
 
-test("C-122 C-123 placement 0 is the device, 1 pinned host memory, 2 plain memory without a request; others are refused", () => {
+test("placement 0 is the device, 1 pinned host memory, 2 plain memory without a request; others are refused (C-122, C-123)", () => {
   using neuron = open({ fake: "trn1" });
   const kinds = [0, 1, 2].map((placement) => {
     const { requestCount } = neuron.devices[0]!.device;
@@ -51,7 +51,7 @@ test("C-122 C-123 placement 0 is the device, 1 pinned host memory, 2 plain memor
   assert.equal(neuron.tensor({ logicalCore: -1, size: 64, placement: "virtual" }).storage!.logicalCore, 0);
 });
 
-test("C-125 C-126 a device tensor goes to the owner's default HBM and GLOBAL allocator, usage TENSOR, its name the hint", () => {
+test("a device tensor goes to the owner's default HBM and GLOBAL allocator, usage TENSOR, its name the hint (C-125, C-126)", () => {
   using neuron = open();
   const before = ledgers(neuron);
   const tensor = neuron.tensor({ logicalCore: 1, size: 5000, name: "x" });
@@ -223,7 +223,7 @@ test("a storage of the FAKE kind takes writes without effect and leaves a reader
   await assert.rejects(checksumTensor(tensor), status(2, /no bytes/));
 });
 
-test("C-118 completions are counted per view, apart from the pending counters", async () => {
+test("completions are counted per view, apart from the pending counters (C-118)", async () => {
   using neuron = open();
   using tensor = neuron.core(0).tensor({ name: "x", size: 64 });
   const slice = tensor.slice(0, 32);
@@ -275,7 +275,7 @@ test("a tensor that was closed while a read waited rejects the read", async () =
   await assert.rejects(read, /it was closed/);
 });
 
-test("P-003 a bound tensor gives an input its address at once, a new one a new address, a closed one none", async () => {
+test("a bound tensor gives an input its address at once, a new one a new address, a closed one none (P-003)", async () => {
   using neuron = open();
   const core = neuron.logicalCore(0);
   const model = await core.load(smallModel({ more: [{ name: "table", type: "ptr-table", of: ["input0", "weights0", "output0"] }] }), { io: "bind" });

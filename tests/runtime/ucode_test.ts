@@ -15,7 +15,7 @@ const libraryBytes = (neuron: Neuron, core = 0) => ({
   ledger: neuron.devices[0]!.memory.ledger.used(core, 13),
 });
 
-test("C-096 libraries are staged on architecture 2 only", async () => {
+test("libraries are staged on architecture 2 only (C-096)", async () => {
   using trn1 = open({ fake: "trn1" });
   assert.ok((await sunda(trn1, [library("a")])).parts[0]!.ucode !== undefined);
   for (const [fake, target] of [["trn2", "cayman"], ["trn3", "mariana"]] as const) {
@@ -26,7 +26,7 @@ test("C-096 libraries are staged on architecture 2 only", async () => {
   }
 });
 
-test("C-103 nine libraries pass and ten are refused before anything is staged", async () => {
+test("nine libraries pass and ten are refused before anything is staged (C-103)", async () => {
   using neuron = open({ fake: "trn1" });
   assert.equal((await sunda(neuron, libraries(9))).parts[0]!.ucode!.set.libraries.length, 9);
   const before = ledgers(neuron);
@@ -34,7 +34,7 @@ test("C-103 nine libraries pass and ten are refused before anything is staged", 
   assert.deepEqual(ledgerDifference(before, ledgers(neuron)), {});
 });
 
-test("C-104 C-156 one library is staged once per core, in the core's memory, and shared without being counted", async () => {
+test("one library is staged once per core, in the core's memory, and shared without being counted (C-104, C-156)", async () => {
   using neuron = open({ fake: "trn1" });
   const models = [];
   for (let index = 0; index < 3; index++) models.push(await sunda(neuron, [library("a")]));
@@ -49,14 +49,14 @@ test("C-104 C-156 one library is staged once per core, in the core's memory, and
   assert.deepEqual(libraryBytes(neuron, 1), { global: 1, ledger: 5000 });
 });
 
-test("C-105 eight loads at once stage one copy", async () => {
+test("eight loads at once stage one copy (C-105)", async () => {
   using neuron = open({ fake: "trn1" });
   const models = await Promise.all(Array.from({ length: 8 }, () => sunda(neuron, [library("a")])));
   assert.equal(new Set(models.map((model) => model.parts[0]!.ucode!.set)).size, 1);
   assert.deepEqual(libraryBytes(neuron), { global: 1, ledger: 5000 });
 });
 
-test("C-099 the shared set outlives its models and goes with the core; an own set goes with its model", async () => {
+test("the shared set outlives its models and goes with the core; an own set goes with its model (C-099)", async () => {
   using neuron = open({ fake: "trn1" });
   const before = ledgers(neuron);
   const many = await sunda(neuron, libraries(3));
@@ -71,7 +71,7 @@ test("C-099 the shared set outlives its models and goes with the core; an own se
   assert.equal(neuron.close().leaked.count, 0);
 });
 
-test("C-107 two to nine libraries are the model's own and leave the core's cache alone", async () => {
+test("two to nine libraries are the model's own and leave the core's cache alone (C-107)", async () => {
   using neuron = open({ fake: "trn1" });
   const [a, b] = [await sunda(neuron, libraries(2)), await sunda(neuron, libraries(2))];
   assert.notEqual(a.parts[0]!.ucode!.set, b.parts[0]!.ucode!.set);
@@ -81,7 +81,7 @@ test("C-107 two to nine libraries are the model's own and leave the core's cache
   assert.ok([...a.parts[0]!.staged.allocator.live].some((memory) => memory.usage === "UCODE_LIB"));
 });
 
-test("C-108 without libraries there is nothing to do", () => {
+test("without libraries there is nothing to do (C-108)", () => {
   using neuron = open({ fake: "trn1" });
   const { requestCount } = neuron.devices[0]!.device;
   const allocator = neuron.core(0).global;
@@ -89,7 +89,7 @@ test("C-108 without libraries there is nothing to do", () => {
   assert.equal(neuron.devices[0]!.device.requestCount, requestCount);
 });
 
-test("C-106 a copy that fails leaves no half-staged set behind, and the next model stages anew", async () => {
+test("a copy that fails leaves no half-staged set behind, and the next model stages anew (C-106)", async () => {
   const machine = machineOf({ product: "trn1" });
   let armed = false;
   const kernel = machine.kernel();
@@ -108,7 +108,7 @@ test("C-106 a copy that fails leaves no half-staged set behind, and the next mod
   assert.deepEqual(new Uint8Array(set.memory.read(5000)), library("a").bytes);
 });
 
-test("C-110 every library's address is the set's plus what lies before it, and its bytes are there", async () => {
+test("every library's address is the set's plus what lies before it, and its bytes are there (C-110)", async () => {
   using neuron = open({ fake: "trn1" });
   const own = libraries(4);
   const { set } = (await sunda(neuron, own)).parts[0]!.ucode!;
@@ -120,7 +120,7 @@ test("C-110 every library's address is the set's plus what lies before it, and i
   });
 });
 
-test("C-111 libraries whose highest cpu byte is 1 count as operators of a single core", async () => {
+test("libraries whose highest cpu byte is 1 count as operators of a single core (C-111)", async () => {
   using neuron = open({ fake: "trn1" });
   const model = await sunda(neuron, [library("a", 100, 0x01000000), library("b", 100, 0x00010000), library("c", 100, 0x02000000)]);
   assert.equal(model.parts[0]!.ucode!.set.singleCoreOperators, 1);

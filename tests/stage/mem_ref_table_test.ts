@@ -31,18 +31,18 @@ function checkFresh(plan: Plan): number {
   return plan.count;
 }
 
-test("P-056 P-057 P-058 fresh records copy type, size, id, dtype and shape, have the address unset, and are zero elsewhere", () => {
+test("fresh records copy type, size, id, dtype and shape, have the address unset, and are zero elsewhere (P-056, P-057, P-058)", () => {
   for (const plan of planNeff(model(everyType()))) checkFresh(plan);
   checkFresh(planOf([...LEAST, { name: "t", type: "tmp-buf", size: 8, dtype: "float8_e4m3fnuz", shape: [1, 2, 3, 4, 5, 6, 7, 2 ** 40] }]));
 });
 
-test("P-057 P-058 the fresh records of every real model equal its plan's", { skip: skipWithoutCorpus }, async () => {
+test("the fresh records of every real model equal its plan's (P-057, P-058)", { skip: skipWithoutCorpus }, async () => {
   let records = 0;
   for (const file of corpusModels()) for (const plan of planNeff(await readNeff(corpusPath(`neff/${file}`)))) records += checkFresh(plan);
   console.log(`${records} records of real models`);
 });
 
-test("P-065 P-066 P-104 P-105 P-122 records are found through the set by id, 160 bytes before their nodes, each once", () => {
+test("records are found through the set by id, 160 bytes before their nodes, each once (P-065, P-066, P-104, P-105, P-122)", () => {
   const count = 3 * MEM_REF_BUCKETS + 17;
   const plan = planOf([...LEAST, ...Array.from({ length: count - 3 }, (_, index) => ({ name: `v${index}`, type: "tmp-buf" as const, size: 8 }))]);
   const table = memRefTable(plan);
@@ -75,7 +75,7 @@ test("P-065 P-066 P-104 P-105 P-122 records are found through the set by id, 160
   assert.equal(seen.size, count);
 });
 
-test("P-120 only all ones means unset: 0 is an address, and a fresh record is never taken for staged", () => {
+test("only all ones means unset: 0 is an address, and a fresh record is never taken for staged (P-120)", () => {
   const table = memRefTable(planOf(LEAST));
   assert.equal(addressAt(table, 1), -1);
   setPlace(table, 1, { address: 0 });
@@ -86,7 +86,7 @@ test("P-120 only all ones means unset: 0 is an address, and a fresh record is ne
   assert.equal(addressAt(table, 1), -1);
 });
 
-test("P-109 P-110 a remote copies address, memory, offset, host address and size of its source, and is flagged", () => {
+test("a remote copies address, memory, offset, host address and size of its source, and is flagged (P-109, P-110)", () => {
   const [first, second] = planNeff(model(everyType())).map(memRefTable) as [ReturnType<typeof memRefTable>, ReturnType<typeof memRefTable>];
   setSize(second, 4, 4096);
   setPlace(second, 4, { address: 2 ** 47 + 5, dmem: 1234, memOffset: 77, va: 99 });
@@ -99,7 +99,7 @@ test("P-109 P-110 a remote copies address, memory, offset, host address and size
   assert.equal(addressAt(first, 14), -1);
 });
 
-test("P-006 the record of the plan and of the loaded model are different forms: no field of one is where the other has it", () => {
+test("the record of the plan and of the loaded model are different forms: no field of one is where the other has it (P-006)", () => {
   const build = { type: 12, varId: 8, dtype: 16, shape: 48 };
   const load = { type: AT.type, varId: AT.varId, dtype: AT.dtype, shape: AT.shape };
   assert.deepEqual(load, { type: 8, varId: 24, dtype: 72, shape: 88 });

@@ -51,7 +51,7 @@ function referencesOf(neff: Neff, staged: StagedSubgraph) {
   };
 }
 
-test("P-124 P-126 all variable references of the real models' transfers resolve inside their variables, one at a time and many at once", { skip }, async () => {
+test("all variable references of the real models' transfers resolve inside their variables, one at a time and many at once (P-124, P-126)", { skip }, async () => {
   let references = 0;
   const counted = new Set<string>();
   await eachModel(({ file, neff, staged }) => {
@@ -74,7 +74,7 @@ test("P-124 P-126 all variable references of the real models' transfers resolve 
   assert.equal(references, 69_651);
 });
 
-test("P-119 every variable of every real model resolves at 0, 1 and its last byte, and not beyond", { skip }, async () => {
+test("every variable of every real model resolves at 0, 1 and its last byte, and not beyond (P-119)", { skip }, async () => {
   let variables = 0;
   await eachModel(({ staged }) => {
     for (const subgraph of staged.subgraphs) {
@@ -93,7 +93,7 @@ test("P-119 every variable of every real model resolves at 0, 1 and its last byt
   console.log(`${variables} variables of real models`);
 });
 
-test("P-109 the two-subgraph mariana model's remotes are 0x3000000000 and 0x2000000000", { skip }, async () => {
+test("the two-subgraph mariana model's remotes are 0x3000000000 and 0x2000000000 (P-109)", { skip }, async () => {
   const seen: string[] = [];
   await eachModel(({ staged }) => {
     for (const subgraph of staged.subgraphs) {
@@ -103,7 +103,7 @@ test("P-109 the two-subgraph mariana model's remotes are 0x3000000000 and 0x2000
   assert.deepEqual([...new Set(seen)], ["sg00 SB{1} 0x3000000000", "sg01 SB{0} 0x2000000000"]);
 });
 
-test("P-094 P-054 real scratch: the two overlapping variables of the attention model share an address, and 278 variables lie at their planned offsets", { skip }, async () => {
+test("real scratch: the two overlapping variables of the attention model share an address, and 278 variables lie at their planned offsets (P-094, P-054)", { skip }, async () => {
   let placed = 0;
   await eachModel(({ file, neff, staged }) => {
     staged.subgraphs.forEach((subgraph, index) => {
@@ -119,7 +119,7 @@ test("P-094 P-054 real scratch: the two overlapping variables of the attention m
   assert.equal(placed, 278);
 });
 
-test("P-098 every constant of every real model is on the device byte for byte", { skip }, async () => {
+test("every constant of every real model is on the device byte for byte (P-098)", { skip }, async () => {
   let constants = 0;
   await eachModel(({ neff, bench, staged }) => {
     for (const { payload, memory } of staged.constants) {
@@ -131,7 +131,7 @@ test("P-098 every constant of every real model is on the device byte for byte", 
   console.log(`${constants} constants compared`);
 });
 
-test("P-063 P-064 the real models' pointer tables hold the resolved addresses of their variables in device memory, in list order", { skip }, async () => {
+test("the real models' pointer tables hold the resolved addresses of their variables in device memory, in list order (P-063, P-064)", { skip }, async () => {
   let entries = 0;
   await eachModel(({ bench, staged }) => {
     for (const subgraph of staged.subgraphs) {

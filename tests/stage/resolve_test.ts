@@ -24,7 +24,7 @@ function fails(fault: ResolveFault, text: RegExp): (error: unknown) => boolean {
   return (error) => error instanceof ResolveError && error.fault === fault && error.status === 2 && text.test(error.message) && error.message.startsWith("Cannot resolve ");
 }
 
-test("P-119 inside the variable the result is address + offset", () => {
+test("inside the variable the result is address + offset (P-119)", () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
   console.log(`seed ${seed}`);
   const made = memRefTable(planOf([...LEAST, { name: "huge", type: "tmp-buf", size: 2 ** 45 }]));
@@ -35,20 +35,20 @@ test("P-119 inside the variable the result is address + offset", () => {
   }), { seed });
 });
 
-test("P-112 an access past the end is NRT_INVALID with the numbers", () => {
+test("an access past the end is NRT_INVALID with the numbers (P-112)", () => {
   const made = table();
   assert.equal(resolveAddress(made, OUT, 127, 1), BASE + 127);
   assert.throws(() => resolveAddress(made, OUT, 128, 1), fails("bounds", /invalid offset in out, 128 < \(128 \+ 1\)/));
 });
 
-test("P-113 touching the end is legal: (128, 0) and (0, 128) pass, (0, 129) does not", () => {
+test("touching the end is legal: (128, 0) and (0, 128) pass, (0, 129) does not (P-113)", () => {
   const made = table();
   assert.equal(resolveAddress(made, OUT, 128, 0), BASE + 128);
   assert.equal(resolveAddress(made, OUT, 0, 128), BASE);
   assert.throws(() => resolveAddress(made, OUT, 0, 129), fails("bounds", /128 < \(0 \+ 129\)/));
 });
 
-test("P-114 sums that a 64-bit addition would wrap are refused, and so are numbers that are no byte counts", () => {
+test("sums that a 64-bit addition would wrap are refused, and so are numbers that are no byte counts (P-114)", () => {
   const made = table();
   const wild = [2 ** 64 - 1, 2 ** 64, 2 ** 53, Number.MAX_SAFE_INTEGER, Infinity, -1, -Infinity, NaN, 0.5, -0.5];
   for (const offset of wild) {
@@ -62,7 +62,7 @@ test("P-114 sums that a 64-bit addition would wrap are refused, and so are numbe
   assert.throws(() => resolveAddress(made, OUT, 130, -10), fails("bounds", /invalid offset/));
 });
 
-test("P-115 P-116 a pointer resolves to its slot, at offset 0 only", () => {
+test("a pointer resolves to its slot, at offset 0 only (P-115, P-116)", () => {
   const made = table();
   assert.equal(resolveAddress(made, POINTER, 0, 8), 4096);
   assert.equal(resolveAddress(made, POINTER, 0, 0), 4096);
@@ -70,12 +70,12 @@ test("P-115 P-116 a pointer resolves to its slot, at offset 0 only", () => {
   assert.throws(() => resolveAddress(made, POINTER, 0, 9), fails("bounds", /8 < \(0 \+ 9\)/));
 });
 
-test("P-117 an unstaged variable is NRT_INVALID with its name", () => {
+test("an unstaged variable is NRT_INVALID with its name (P-117)", () => {
   assert.throws(() => resolveAddress(table(), 1, 0, 4), fails("unstaged", /Variable in is not staged in HBM/));
   assert.throws(() => resolveAddress(table(), 4, 0, 4), fails("unstaged", /Variable tmp is not staged in HBM/));
 });
 
-test("P-118 the tests run in the order bounds, pointer, unstaged", () => {
+test("the tests run in the order bounds, pointer, unstaged (P-118)", () => {
   const made = memRefTable(planNeff(model(everyType()))[0]!);
   assert.throws(() => resolveAddress(made, OUT, 4096, 1), fails("bounds", /invalid offset/));
   assert.throws(() => resolveAddress(made, POINTER, 1, 1), fails("pointer", /offset 0/));
@@ -87,21 +87,21 @@ test("lists and tables have no single address", () => {
   for (const varId of [LIST, TABLE]) assert.throws(() => resolveAddress(table(), varId, 0, 0), fails("no-address", /no single address/));
 });
 
-test("P-120 a variable at address 0 resolves to its offset", () => {
+test("a variable at address 0 resolves to its offset (P-120)", () => {
   const made = memRefTable(planOf(LEAST));
   setPlace(made, OUT, { address: 0 });
   assert.deepEqual([0, 1, 127].map((offset) => resolveAddress(made, OUT, offset, 1)), [0, 1, 127]);
   assert.throws(() => resolveAddress(made, 1, 0, 1), fails("unstaged", /./));
 });
 
-test("P-121 resolving needs no look-up: a record resolves without being in the set, and the set does not change it", () => {
+test("resolving needs no look-up: a record resolves without being in the set, and the set does not change it (P-121)", () => {
   const made = table();
   const before = resolveAddress(made, OUT, 5, 1);
   insertRecord(made, OUT);
   assert.equal(resolveAddress(made, OUT, 5, 1), before);
 });
 
-test("P-122 an unknown id is a typed error, not a crash", () => {
+test("an unknown id is a typed error, not a crash (P-122)", () => {
   for (const varId of [15, -1, 2 ** 31, 1.5, NaN]) assert.throws(() => resolveAddress(table(), varId, 0, 0), fails("unknown", /its ids are 0 to 14/), String(varId));
 });
 
@@ -131,7 +131,7 @@ test("a bad reference among many tells its position", () => {
   resolveAddresses(made, new Uint32Array(0), { offsets: new Float64Array(0), lengths: new Float64Array(0) }, new Float64Array(0));
 });
 
-test("P-123 one module turns variables into addresses: no other adds an offset to a variable's address or reads the tables it uses", () => {
+test("one module turns variables into addresses: no other adds an offset to a variable's address or reads the tables it uses (P-123)", () => {
   const root = new URL("../../lib/", import.meta.url);
   const files = readdirSync(root, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts"));
   assert.ok(files.includes("stage/resolve.ts"));

@@ -18,7 +18,7 @@ import { everyType, LEAST, model, pattern } from "../plan/support.ts";
 const everything = model(everyType());
 const plans = planNeff(everything);
 
-test("P-059 when an allocation fails, what is not staged yet still reads all ones before the roll-back, and all of it afterwards", () => {
+test("when an allocation fails, what is not staged yet still reads all ones before the roll-back, and all of it afterwards (P-059)", () => {
   const source = model([[...LEAST, ...Array.from({ length: 10 }, (_, index) => ({ name: `t${index}`, type: "tmp-buf" as const, size: 4096 }))]]);
   for (let failing = 0; failing < 10; failing++) {
     let made = 0;
@@ -39,7 +39,7 @@ test("P-059 when an allocation fails, what is not staged yet still reads all one
   }
 });
 
-test("P-107 P-108 a remote whose subgraph or variable does not exist undoes the whole load", () => {
+test("a remote whose subgraph or variable does not exist undoes the whole load (P-107, P-108)", () => {
   const patched = (offset: number, value: number) => {
     const bytes = plans[0]!.bytes.slice();
     new DataView(bytes.buffer).setUint32(recordAt(13) + offset, value, true);
@@ -54,7 +54,7 @@ test("P-107 P-108 a remote whose subgraph or variable does not exist undoes the 
   attempt(patched(140, 99), /Failed to find remote variable 99 in relative sg 1/);
 });
 
-test("P-079 P-016 a definition that is refused leaves nothing on the device", () => {
+test("a definition that is refused leaves nothing on the device (P-079, P-016)", () => {
   using bench = new TestDevice("trn2");
   const broken = model([[...LEAST, { name: "t", type: "tmp-buf", size: 8, shape: Array(9).fill(1) as number[] }]]);
   assert.throws(() => stage(planNeff(broken), broken, stageCores(bench.memory, 0, 1)), PlanError);

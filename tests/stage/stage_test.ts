@@ -31,7 +31,7 @@ function u64(model: StagedModel, subgraph: number, varId: number, offset: number
   return readId64(model.subgraphs[subgraph]!.table.records.view, memRefAt(varId) + offset);
 }
 
-test("P-004 P-005 a model with every type loads: each record is in the set, dedicated variables took one allocation each, the plan is untouched", () => {
+test("a model with every type loads: each record is in the set, dedicated variables took one allocation each, the plan is untouched (P-004, P-005)", () => {
   const requests: Parameters<typeof noting>[0] = [];
   using bench = new TestDevice("trn2", { memory: { layers: [noting(requests)] } });
   const plans = planNeff(neff);
@@ -49,7 +49,7 @@ test("P-004 P-005 a model with every type loads: each record is in the set, dedi
   assert.ok(bench.clean);
 });
 
-test("P-042 P-096 P-099 usages and driver categories: constants 6 / 10, temporary and private scratch 16 / 15, pages 11 / 11, tensors 12 / 9", () => {
+test("usages and driver categories: constants 6 / 10, temporary and private scratch 16 / 15, pages 11 / 11, tensors 12 / 9 (P-042, P-096, P-099)", () => {
   const source = model([[...LEAST, { name: "w", type: "file", data: pattern(4096), alignment: 4096 }, { name: "t", type: "tmp-buf", size: 100, alignment: 64 }, { name: "v", type: "virtual", size: 8, offset: 0 }, { name: "wide", type: "virtual", size: 600, offset: 4000 }]]);
   const requests: Parameters<typeof noting>[0] = [];
   using bench = new TestDevice("trn2", { memory: { layers: [noting(requests)] } });
@@ -65,7 +65,7 @@ test("P-042 P-096 P-099 usages and driver categories: constants 6 / 10, temporar
   assert.ok(bench.clean);
 });
 
-test("P-096 a core's memory lies on its own HBM: core >> 1 on trn2, the core's number on trn1", () => {
+test("a core's memory lies on its own HBM: core >> 1 on trn2, the core's number on trn1 (P-096)", () => {
   for (const [product, target, cores, hbmOf] of [["trn2", "cayman", 8, (core: number) => core >> 1], ["trn1", "sunda", 2, (core: number) => core], ["trn3", "mariana", 8, (core: number) => core >> 1]] as const) {
     const source = model([[...LEAST, { name: "w", type: "file", data: pattern(4096) }, { name: "v", type: "virtual", size: 8, offset: 0 }]], { target });
     using bench = new TestDevice(product);
@@ -84,7 +84,7 @@ test("P-096 a core's memory lies on its own HBM: core >> 1 on trn2, the core's n
   }
 });
 
-test("P-087 P-088 P-090 P-091 P-103 the order of a load: allocators and sets, pages, variables by id per subgraph, remotes after all of them", () => {
+test("the order of a load: allocators and sets, pages, variables by id per subgraph, remotes after all of them (P-087, P-088, P-090, P-091, P-103)", () => {
   const events: StageEvent[] = [];
   using bench = new TestDevice("trn2");
   const staged = load(bench, neff, { trace: (event) => events.push(event) });
@@ -100,7 +100,7 @@ test("P-087 P-088 P-090 P-091 P-103 the order of a load: allocators and sets, pa
   staged.unload();
 });
 
-test("P-092 the state buffer has its core's on-chip address, and nothing is allocated for it", () => {
+test("the state buffer has its core's on-chip address, and nothing is allocated for it (P-092)", () => {
   const bare = (target: string) => model([[...LEAST]], { target });
   const cayman = [0x2000000000, 0x3000000000, 0x6000000000, 0x7000000000, 0x802000000000, 0x803000000000, 0x806000000000, 0x807000000000];
   for (const [product, target, addresses] of [["trn2", "cayman", cayman], ["trn3", "mariana", cayman], ["trn1", "sunda", [0xfffc0000000, 0xfffc4000000]]] as const) {
@@ -115,7 +115,7 @@ test("P-092 the state buffer has its core's on-chip address, and nothing is allo
   }
 });
 
-test("P-093 the state buffer's size is forced to 0x2000000: its last byte resolves, the next does not", () => {
+test("the state buffer's size is forced to 0x2000000: its last byte resolves, the next does not (P-093)", () => {
   using bench = new TestDevice("trn2");
   const staged = load(bench);
   const [first] = staged.subgraphs;
@@ -125,7 +125,7 @@ test("P-093 the state buffer's size is forced to 0x2000000: its last byte resolv
   assert.throws(() => first!.resolve(0, 0x2000000, 1), /invalid offset in SB/);
 });
 
-test("P-094 P-095 virtual variables lie in the scratchpad at their offsets, overlapping ones at one address; one that crosses a page is private", () => {
+test("virtual variables lie in the scratchpad at their offsets, overlapping ones at one address; one that crosses a page is private (P-094, P-095)", () => {
   const source = model([[...LEAST, { name: "a", type: "virtual", size: 4096, offset: 4096 }, { name: "b", type: "virtual", size: 16, offset: 4096 }, { name: "c", type: "virtual", size: 1, offset: 8192 + 17 }, { name: "crossing", type: "virtual", size: 100, offset: 8192 - 50 }]]);
   using bench = new TestDevice("trn2");
   const cores = stageCores(bench.memory, 0, 1, { pageBytes: 8192 });
@@ -160,7 +160,7 @@ test("shared areas lie on the first core, at the front; local ones on their own"
   assert.ok(bench.clean);
 });
 
-test("P-097 P-067 a dedicated variable's record points to its live dmem_t, with offset 0; the state buffer's to none", () => {
+test("a dedicated variable's record points to its live dmem_t, with offset 0; the state buffer's to none (P-097, P-067)", () => {
   using bench = new TestDevice("trn2");
   const staged = load(bench);
   assert.equal(u64(staged, 0, 0, MemRefStaged.offsets.dmem), 0);
@@ -175,7 +175,7 @@ test("P-097 P-067 a dedicated variable's record points to its live dmem_t, with 
   assert.equal(page, u64(staged, 0, 6, MemRefStaged.offsets.dmem));
 });
 
-test("P-068 when the driver cannot align, the address is the physical address plus the alignment's offset, and mem_offset stays 0", () => {
+test("when the driver cannot align, the address is the physical address plus the alignment's offset, and mem_offset stays 0 (P-068)", () => {
   const source = model([[...LEAST, { name: "w", type: "file", data: pattern(4096), alignment: 65536 }]]);
   resetAlignmentSupport();
   try {
@@ -199,7 +199,7 @@ test("P-068 when the driver cannot align, the address is the physical address pl
   }
 });
 
-test("P-098 a constant's payload is in device memory; a temporary buffer is allocated without a copy", () => {
+test("a constant's payload is in device memory; a temporary buffer is allocated without a copy (P-098)", () => {
   const data = pattern(3_000_001, 9);
   const source = model([[...LEAST, { name: "w", type: "file", data, alignment: 0 }, { name: "raw", type: "file", data: pattern(33), raw: true, alignment: 0 }]]);
   using bench = new TestDevice("trn2");
@@ -213,7 +213,7 @@ test("P-098 a constant's payload is in device memory; a temporary buffer is allo
   bare.unload();
 });
 
-test("P-098 payloads can be left to the caller, who gets each constant's place", () => {
+test("payloads can be left to the caller, who gets each constant's place (P-098)", () => {
   using bench = new TestDevice("trn2");
   bench.requests();
   const staged = load(bench, model([[...LEAST, { name: "w", type: "file", data: pattern(4096) }]]), { payloads: "later", io: "none" });
@@ -223,7 +223,7 @@ test("P-098 payloads can be left to the caller, who gets each constant's place",
   assert.deepEqual(bench.peek(staged.subgraphs[0]!.resolve("w"), 4096), pattern(4096));
 });
 
-test("P-100 a BUFFER_STAGED record, which no definition makes, is staged like a constant", () => {
+test("a BUFFER_STAGED record, which no definition makes, is staged like a constant (P-100)", () => {
   const source = model([[...LEAST, { name: "w", type: "file", data: pattern(4096) }]]);
   const [plan] = planNeff(source);
   const bytes = plan!.bytes.slice();
@@ -237,7 +237,7 @@ test("P-100 a BUFFER_STAGED record, which no definition makes, is staged like a 
   assert.ok(bench.clean);
 });
 
-test("P-101 inputs and outputs: nothing by default in the pass, one GLOBAL tensor per name and logical core after it; placed by the plan on request", () => {
+test("inputs and outputs: nothing by default in the pass, one GLOBAL tensor per name and logical core after it; placed by the plan on request (P-101)", () => {
   const io = (usage: string) => (staged as StagedModel).subgraphs.flatMap((subgraph) => [...subgraph.variables()].filter((variable) => variable.usage === usage));
   using bench = new TestDevice("trn2");
   let staged = load(bench, neff, { io: "none" });
@@ -261,7 +261,7 @@ test("P-101 inputs and outputs: nothing by default in the pass, one GLOBAL tenso
   assert.ok(other.clean && bench.clean);
 });
 
-test("P-106 staging logs name, id, address, memory, HBM and mode in the runtime's words", () => {
+test("staging logs name, id, address, memory, HBM and mode in the runtime's words (P-106)", () => {
   const lines: string[] = [];
   using bench = new TestDevice("trn2");
   const staged = load(bench, model([[...LEAST, { name: "w", type: "file", data: pattern(4096) }, { name: "t", type: "tmp-buf", size: 8 }]]), { first: 4, log: (line) => lines.push(line) });
@@ -273,7 +273,7 @@ test("P-106 staging logs name, id, address, memory, HBM and mode in the runtime'
   ]);
 });
 
-test("P-009 P-104 after staging nothing of the build is needed, and the set holds every record under its id", () => {
+test("after staging nothing of the build is needed, and the set holds every record under its id (P-009, P-104)", () => {
   using bench = new TestDevice("trn2");
   const plans = planNeff(neff).map((plan) => openPlan(plan.bytes, plan.nameAt));
   const staged = stage(plans, { target: "cayman", members: neff.members }, stageCores(bench.memory, 0, 2));
@@ -281,7 +281,7 @@ test("P-009 P-104 after staging nothing of the build is needed, and the set hold
   staged.unload();
 });
 
-test("P-007 staging from bytes read back gives the same addresses and the same ledger as staging straight after planning", () => {
+test("staging from bytes read back gives the same addresses and the same ledger as staging straight after planning (P-007)", () => {
   const results = [false, true].map((readBack) => {
     using bench = new TestDevice("trn2");
     const plans = readBack ? planNeff(neff).map((plan) => openPlan(plan.bytes.slice(), plan.nameAt)) : planNeff(neff);

@@ -27,7 +27,7 @@ function addresses(staged: StagedModel): (number | null)[] {
   return staged.subgraphs.flatMap((subgraph) => [...subgraph.variables()].map(({ address }) => address));
 }
 
-test("P-001 P-017 a million resolves after a load, over all kinds, issue no request, move no counter and make no garbage", () => {
+test("a million resolves after a load, over all kinds, issue no request, move no counter and make no garbage (P-001, P-017)", () => {
   using bench = new TestDevice("trn2");
   const staged = load(bench);
   const [subgraph] = staged.subgraphs;
@@ -54,7 +54,7 @@ test("P-001 P-017 a million resolves after a load, over all kinds, issue no requ
   assert.equal(JSON.stringify(bench.memory.ledger.counters()), counters);
 });
 
-test("P-002 a variable keeps its address while other models are loaded, bound and unloaded on the same cores, in both scratchpad modes", () => {
+test("a variable keeps its address while other models are loaded, bound and unloaded on the same cores, in both scratchpad modes (P-002)", () => {
   const larger = model([[...LEAST, { name: "v", type: "virtual", size: 3 * 2 ** 26, offset: 0 }], [...LEAST, { name: "v", type: "virtual", size: 2 ** 26, offset: 0 }]]);
   for (const contiguous of [false, true]) {
     using bench = new TestDevice("trn2");
@@ -76,7 +76,7 @@ test("P-002 a variable keeps its address while other models are loaded, bound an
   }
 });
 
-test("P-003 an unbound input is not staged; bound, it is its tensor; a new tensor is seen at once, and taking it away too", () => {
+test("an unbound input is not staged; bound, it is its tensor; a new tensor is seen at once, and taking it away too (P-003)", () => {
   using bench = new TestDevice("trn2");
   const staged = load(bench, everything, { io: "none" });
   const [subgraph] = staged.subgraphs;
@@ -107,7 +107,7 @@ test("binding checks every name and size before it changes anything", () => {
   assert.throws(() => uneven.bind({ in: tensor(32) }), /tensor has 32 bytes, the variable 64/);
 });
 
-test("P-062 P-063 P-064 P-102 a pointer table holds ids, mask and addresses in list order; inputs and outputs are filled in and follow their tensors", () => {
+test("a pointer table holds ids, mask and addresses in list order; inputs and outputs are filled in and follow their tensors (P-062, P-063, P-064, P-102)", () => {
   using bench = new TestDevice("trn2");
   const staged = load(bench, everything, { io: "none" });
   const [subgraph] = staged.subgraphs;
@@ -172,7 +172,7 @@ test("P-062 P-063 P-064 P-102 a pointer table holds ids, mask and addresses in l
   assert.equal(plan.count, 15);
 });
 
-test("P-102 P-115 P-116 a pointer resolves to its slot in device memory, and the slot holds its target's address", () => {
+test("a pointer resolves to its slot in device memory, and the slot holds its target's address (P-102, P-115, P-116)", () => {
   using bench = new TestDevice("trn2");
   const staged = load(bench, everything, { io: "none" });
   const [subgraph] = staged.subgraphs;
@@ -189,7 +189,7 @@ test("P-102 P-115 P-116 a pointer resolves to its slot in device memory, and the
   assert.deepEqual(subgraph!.variable("to in"), { name: "to in", varId: 9, type: "pointer", sizeBytes: 8, address: slots[1]!, hbm: 0, usage: "GENERIC" });
 });
 
-test("P-109 P-110 P-111 remotes stand for the other subgraph's variable: address, range, memory; sg01's {0} is sg00", () => {
+test("remotes stand for the other subgraph's variable: address, range, memory; sg01's {0} is sg00 (P-109, P-110, P-111)", () => {
   using bench = new TestDevice("trn2");
   const staged = load(bench);
   const [first, second] = staged.subgraphs;
@@ -205,7 +205,7 @@ test("P-109 P-110 P-111 remotes stand for the other subgraph's variable: address
   assert.deepEqual([second!.resolve("in{0}"), second!.variable("in{0}").usage], [tensor.address, "TENSOR"]);
 });
 
-test("P-103 P-107 remotes work between any number of subgraphs, also through each other, and not in circles", () => {
+test("remotes work between any number of subgraphs, also through each other, and not in circles (P-103, P-107)", () => {
   const count = 6;
   const chain = (last: string): VariableSpec[][] => Array.from({ length: count }, (_, index) => [
     ...LEAST, { name: "own", type: "tmp-buf", size: 64 * (index + 1) }, { name: index === count - 1 ? last : `next{${index + 1}}`, type: "remote" },
@@ -230,7 +230,7 @@ test("P-103 P-107 remotes work between any number of subgraphs, also through eac
   assert.ok(bench.clean);
 });
 
-test("P-089 unloading frees everything once, remotes without touching their source, and twice does nothing", () => {
+test("unloading frees everything once, remotes without touching their source, and twice does nothing (P-089)", () => {
   using bench = new TestDevice("trn2");
   const staged = load(bench);
   bench.requests();

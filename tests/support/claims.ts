@@ -5,17 +5,20 @@ import { fileURLToPath } from "node:url";
 export interface Claim {
   /** For example `P-114`. */
   readonly id: string;
+  /** What it says. */
+  readonly text: string;
   /** False for statements that need the original binary or hardware. */
   readonly testable: boolean;
 }
 
-/** All claims, from the list shipped with the tests. */
+/** All claims, from the table in `tests/claims.md`. */
 export function allClaims(): readonly Claim[] {
-  const path = fileURLToPath(new URL("../golden/claims.json", import.meta.url));
-  return (JSON.parse(readFileSync(path, "utf8")) as [string, boolean][]).map(([id, testable]) => ({ id, testable }));
+  const table = readFileSync(fileURLToPath(new URL("../claims.md", import.meta.url)), "utf8");
+  const rows = table.matchAll(/^\| ([PCD]-\d{3}) \| ([^|]*) \| (.+) \|$/gm);
+  return [...rows].map(([, id, mark, text]) => ({ id: id!, text: text!, testable: !/n\/a(?! \(shown)/.test(mark!) }));
 }
 
-/** The claim IDs at the start of a test's name, or of one of its parents' names. */
+/** The claim IDs in a test's name, or in one of its parents' names. */
 export function claimsIn(name: string): string[] {
   return [...name.matchAll(/\b[PCD]-\d{3}\b/g)].map((match) => match[0]);
 }

@@ -58,7 +58,6 @@ test("the allocator is 512 bytes with two dmem_t sentinels, and its core lies wh
   assert.equal(dummyTail.size, abi.DmemRecord.byteLength);
   const dmem = abi.DmemRecord.byteLength;
   assert.equal(dummyTail.offset - 2 * dmem + abi.DmemRecord.offsets.hint, abi.DmemAllocatorRecord.offsets.pcore);
-  assert.equal(0x100 - 2 * 0xc0 + 0x88, 8);
   assert.deepEqual(abi.AllocatorKind, { GLOBAL: 0, MODEL: 1 });
 });
 

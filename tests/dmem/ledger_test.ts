@@ -6,7 +6,8 @@ import { pinned } from "../../ffi/memory.ts";
 import { DmemRecord, LEDGER_ROW, MemLogRecord } from "../../lib/abi/runtime_dmem.ts";
 import { Hints } from "../../lib/dmem/records.ts";
 import { MemoryLedger } from "../../lib/dmem/ledger.ts";
-import { DEFAULT_LEDGER_ENTRIES } from "../../lib/dmem/mod.ts";
+import { DEFAULT_LEDGER_ENTRIES, openDeviceMemory } from "../../lib/dmem/mod.ts";
+import { openDevice } from "../../lib/driver/device.ts";
 import { structAt } from "../driver/harness.ts";
 import { limitedSource, openMemoryBench, recordOf } from "./harness.ts";
 
@@ -176,10 +177,12 @@ test("a ledger that cannot be made has the runtime's texts and codes (D-141)", (
 
 test("there is one ledger per device, and closing it twice is harmless (D-142)", () => {
   const bench = openMemoryBench({ fake: { devices: 2 } });
-  assert.equal(bench.memory.ledger, bench.memory.ledger);
+  using other = openDeviceMemory(openDevice({ kernel: bench.fake.kernel(), index: 1 }));
+  assert.notEqual(other.ledger, bench.memory.ledger);
   assert.equal(bench.memory.ledger.capacity, DEFAULT_LEDGER_ENTRIES);
   bench.memory.core(0).alloc({ size: 10, usage: "TENSOR", hint: "x" });
   const ledger = bench.memory.ledger as MemoryLedger;
+  assert.deepEqual([other.ledger.coreUsed(0), bench.memory.ledger.coreUsed(0)], [0, 10], "what one device holds is not in the other's");
   bench.memory.close();
   ledger.close();
   assert.deepEqual([ledger.entryCount, ledger.coreUsed(0)], [0, 10]);

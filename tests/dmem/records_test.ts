@@ -38,7 +38,8 @@ test("an allocator record has 512 bytes, a type and two embedded sentinels (D-01
 });
 
 test("the core pointer of an allocator lies where the sentinel arithmetic puts it (D-012)", () => {
-  assert.equal(0x100 - 2 * 0xc0 + 0x88, DmemAllocatorRecord.offsets.pcore);
+  const { dummyTail, pcore } = DmemAllocatorRecord.offsets;
+  assert.equal(dummyTail - 2 * DmemRecord.byteLength + DmemRecord.offsets.hint, pcore);
 });
 
 test("a new allocator's list is head and tail (D-013, C-027)", () => {

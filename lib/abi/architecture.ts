@@ -184,14 +184,31 @@ export const INSTANCES: readonly Machine[] = [
 ];
 
 /**
- * The machine of a name, or undefined.
+ * The machine of a name as people write it, or undefined: also `ml.trn2.48xlarge`, and in capitals.
  *
  * @example
  * const machine = instanceNamed("trn2.48xlarge")!;
  * console.log(machine.devices, machine.hbmBytes / GiB); // → 16 24
  */
 export function instanceNamed(name: string): Machine | undefined {
-  return INSTANCES.find((machine) => machine.name === name);
+  const plain = name.trim().toLowerCase().replace(/^ml\./, "");
+  return INSTANCES.find((machine) => machine.name === plain);
+}
+
+/** The family an instance type, or a live device's name, belongs to: `trn1` for `trn1n.32xlarge`, `trn2` for `fake trn2`. */
+export function familyOf(name: string): string {
+  return /(?:inf|trn)\d+/.exec(name)?.[0] ?? name;
+}
+
+/** Ranks whose collectives span an instance: only these numbers are possible on it. Vendor's pages on tensor parallelism. */
+const RANK_COUNTS: Readonly<Record<string, readonly number[]>> = {
+  "trn1.32xlarge": [1, 2, 8, 16, 32],
+  "trn1n.32xlarge": [1, 2, 8, 16, 32],
+};
+
+/** Numbers of ranks between which an instance type has collectives, or null where any number works or none is documented. */
+export function rankCounts(name: string): readonly number[] | null {
+  return RANK_COUNTS[name] ?? null;
 }
 
 /** A machine from what a device says of itself. @param about how many devices, and what to call it */

@@ -1,13 +1,18 @@
 import { existsSync } from "node:fs";
 import { basename } from "node:path";
-import { ArgumentError, NeuronError } from "../../ffi/error.ts";
+import { ArgumentError, type NeuronError } from "../../ffi/error.ts";
 import { type Neff, readNeff } from "../neff/mod.ts";
 import { fit as fitModels, fitAll, type FitOptions } from "../fit/fit.ts";
 import type { FitAnswer } from "../fit/fit_trial.ts";
+import type { FitSettings, UsedMemory } from "../fit/fit_question.ts";
+import { pageSizeProblem } from "../plan/scratchpad.ts";
 import { parseExtra, parseBytes } from "../text/size.ts";
 import { type FitAllReport, fitAllText, type FitReport, fitText } from "./text/fit_report.ts";
 import { liveMachine } from "../host/device_list.ts";
-import { parseCoreList } from "../runtime/visible_cores.ts";
+import { numberVariable, readScratchpadVariables } from "../runtime/environment.ts";
+import { NrtError } from "../runtime/errors.ts";
+import { LNC_VARIABLE, LNC_VARIABLE_OLD } from "../runtime/logical_cores.ts";
+import { NUM_CORES, parseCoreList, VISIBLE_CORES } from "../runtime/visible_cores.ts";
 import type { Given } from "./commands.ts";
 import { openKernel } from "./devices.ts";
 import { ExitCode, UsageError } from "./failure.ts";
@@ -23,8 +28,10 @@ import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
  * @throws {UsageError} for a question that makes no sense
  */
 export async function fitCommand(terminal: Terminal, given: Given<"fit">): Promise<number> {
-  const { files, json } = given;
-  const question = usage(() => questionOf(given));
+  const { json } = given;
+  const placed = usage(() => given.files.map(placedFile));
+  const files = placed.map(({ file }) => file);
+  const question = usage(() => questionOf(given, placed));
   if (files.length === 0 && question.need === undefined && question.extra === undefined) {
     throw new UsageError("Cannot answer without anything to place: no file, no --need, no --extra", { hint: "For example: fit model.neff, or fit --need 140GiB --tp 12 --all-instances." });
   }
@@ -50,13 +57,27 @@ async function readAll(terminal: Terminal, files: readonly string[], json: boole
   return neffs;
 }
 
+interface PlacedFile {
+  readonly file: string;
+  /** Logical cores behind its name, else null. */
+  readonly cores: readonly number[] | null;
+}
+
+/** A file, or `FILE@CORES` when there is no file of that whole name. */
+function placedFile(text: string): PlacedFile {
+  const match = /^(.+)@([\d,-]+)$/.exec(text);
+  return match === null || existsSync(text) ? { file: text, cores: null } : { file: match[1]!, cores: coresOf(match[2]!, `the cores of ${basename(match[1]!)}`) };
+}
+
 /** The model under the name of its file, which says more than the one its compiler wrote into it. */
 function named(neff: Neff, file: string): Neff {
   return { ...neff, header: { ...neff.header, name: basename(file) } };
 }
 
 function answerAll(terminal: Terminal, about: { files: readonly string[]; neffs: readonly Neff[]; question: FitOptions; json: boolean }): number {
-  const answers = usage(() => fitAll(about.neffs, about.question));
+  // Cores a process of this machine may use say nothing about other machines.
+  const { visibleCores: _visible, ...settings } = about.question.settings ?? {};
+  const answers = usage(() => fitAll(about.neffs, { ...about.question, settings }));
   const report: FitAllReport = { files: about.files, smallest: answers.find(({ verdict }) => verdict === "fits")?.instance ?? null, answers };
   if (about.json) printJson(terminal, report);
   else terminal.print(fitAllText(report, emphasisOf(terminal)));
@@ -71,37 +92,63 @@ function answerOne(neffs: readonly Neff[], question: FitOptions, { fake, device,
   return fitModels(neffs, { ...question, instance: live.machine, used: question.used ?? live.used });
 }
 
-function questionOf({ lnc, copies, cores, extra, need, tp, used, scratchpadPage, profile, fixed }: Given<"fit">): FitOptions {
+function questionOf({ lnc, copies, cores, extra, need, tp, used, scratchpadPage, share, profile, fixed }: Given<"fit">, placed: readonly PlacedFile[]): FitOptions {
   return {
     lnc: lnc === undefined ? undefined : lnc === "1" ? 1 : 2,
     copies,
-    cores: cores === undefined ? undefined : coresOf(cores),
+    cores: cores === undefined ? undefined : coresOf(cores, "--cores"),
+    placement: placed.some((one) => one.cores !== null) ? placed.map((one) => one.cores) : undefined,
     extra: extra.length === 0 ? undefined : extra.map(parseExtra),
     need,
     tensorParallel: tp,
-    used: used.length === 0 ? undefined : usedOf(used),
+    used: used.length === 0 ? undefined : used.map(usedMemory),
     scratchpad: scratchpadOf(scratchpadPage),
+    share: share.length === 0 ? undefined : shareOf(share),
     profile,
     fixed,
+    settings: settingsOf(process.env),
   };
 }
 
-/** `SIZE` on every HBM, or `HBM=SIZE`; what is given for one HBM wins. */
-function usedOf(texts: readonly string[]): FitOptions["used"] {
-  const single = new Map<number, number>();
-  let everywhere = 0;
-  for (const text of texts) {
-    const match = /^(\d+)=(.+)$/.exec(text);
-    if (match === null) everywhere = parseBytes(text);
-    else single.set(Number(match[1]), parseBytes(match[2]!));
+/** `SIZE` on every HBM, or `HBM=SIZE` on one; what is given several times adds up. */
+function usedMemory(text: string): UsedMemory {
+  const match = /^(\d+)=(.+)$/.exec(text);
+  return match === null ? { bytes: parseBytes(text) } : { hbm: Number(match[1]), bytes: parseBytes(match[2]!) };
+}
+
+function shareOf(texts: readonly string[]): FitOptions["share"] {
+  const names = texts.flatMap((text) => text.split(",")).filter((name) => name !== "");
+  const [first] = names;
+  if (names.length === 1 && (first === "equal" || first === "none")) return first;
+  if (names.length === 0 || names.includes("equal") || names.includes("none")) {
+    throw new ArgumentError(`Cannot share "${texts.join(" ")}"`, { hint: "Write equal, none, or names of inputs." });
   }
-  return (hbm) => single.get(hbm) ?? everywhere;
+  return names;
+}
+
+/** What the runtime would find in its environment. @throws {NrtError} for values it would refuse */
+function settingsOf(env: NodeJS.ProcessEnv): FitSettings {
+  const { pageBytes, contiguous } = readScratchpadVariables(env);
+  const lncName = [LNC_VARIABLE, LNC_VARIABLE_OLD].find((name) => env[name] !== undefined);
+  const lnc = lncName === undefined ? undefined : numberVariable(env, lncName);
+  if (lnc !== undefined && lnc !== 1 && lnc !== 2) throw new ArgumentError(`Cannot use ${lncName}=${lnc}: logical cores have 1 or 2 physical cores`);
+  const list = env[VISIBLE_CORES];
+  const count = list === undefined ? numberVariable(env, NUM_CORES) : undefined;
+  return {
+    lnc: lnc === undefined ? undefined : { value: lnc, from: `${lncName}=${lnc}` },
+    pageBytes,
+    contiguous,
+    visibleCores: list === undefined ? undefined : { value: parseCoreList(list, { variable: VISIBLE_CORES }), from: `${VISIBLE_CORES}=${list}` },
+    numCores: count === undefined ? undefined : { value: count, from: `${NUM_CORES}=${count}` },
+  };
 }
 
 function scratchpadOf(text: string | undefined): FitOptions["scratchpad"] {
   if (text === undefined || text === "contiguous") return text;
-  if (/^\d+$/.test(text) && Number(text) > 0) return Number(text) * 2 ** 20;
-  throw new ArgumentError(`Cannot use "${text}" as a scratchpad page`, { hint: "Write MiB, such as 512 or 2048, or contiguous." });
+  const mebibytes = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
+  const problem = pageSizeProblem(mebibytes);
+  if (problem === null) return mebibytes * 2 ** 20;
+  throw new ArgumentError(`Cannot use "${text}" as a scratchpad page: ${problem}`, { hint: "Write MiB, such as 512 or 2048, or contiguous." });
 }
 
 /** A question that cannot be asked is a wrong usage; anything else keeps its meaning. */
@@ -109,22 +156,20 @@ function usage<T>(action: () => T): T {
   try {
     return action();
   } catch (error) {
-    throw error instanceof ArgumentError ? wrongUsage(error) : error;
+    throw error instanceof ArgumentError || error instanceof NrtError ? wrongUsage(error) : error;
   }
 }
 
-function coresOf(text: string): readonly number[] {
-  try {
-    return parseCoreList(text, { variable: "--cores" });
-  } catch (error) {
-    throw error instanceof NeuronError ? wrongUsage(error) : error;
-  }
+function coresOf(text: string, variable: string): readonly number[] {
+  return parseCoreList(text, { variable });
 }
 
 function wrongUsage({ message, hint, details }: NeuronError): UsageError {
   return new UsageError(message, { hint, details });
 }
 
-function codeOf({ verdict, shortage }: FitAnswer): number {
-  return verdict === "fits" || (verdict === "fits-only-by" && shortage === null) ? ExitCode.OK : ExitCode.REFUSED;
+/** Borrowing happens by itself; any other change is still to be made. */
+function codeOf({ verdict, shortage, hbms }: FitAnswer): number {
+  const borrows = verdict === "fits-only-by" && shortage === null && hbms.some(({ spilledBytes }) => spilledBytes > 0);
+  return verdict === "fits" || borrows ? ExitCode.OK : ExitCode.REFUSED;
 }

@@ -3,45 +3,24 @@
  * device is needed. Every figure says how certain it is and where it comes from.
  */
 import { ArgumentError } from "../../ffi/error.ts";
+import { familyOf, instanceNamed, INSTANCES, type Machine, machineBytes, machineCores, rankCounts } from "../abi/architecture.ts";
 import type { Neff } from "../neff/model.ts";
+import { tensorItems } from "../plan/footprint.ts";
+import { type ScratchpadMode, scratchpadMode } from "../plan/scratchpad.ts";
+import { BY_GENERATION, MEASURED } from "../sharding/measured.ts";
 import { type ExtraMemory, humanSize } from "../text/size.ts";
 import { fitAdvice } from "./fit_advice.ts";
-import { type FitAnswer, type FitDraft, type Trial, tryDemand } from "./fit_trial.ts";
 import { type Demand, type PlannedModel, plannedModel, wantsOf } from "./fit_demand.ts";
-import { tensorItems } from "../plan/footprint.ts";
-import { instanceNamed, INSTANCES, largestLogicalCore, type Machine, machineBytes, machineCores } from "../abi/architecture.ts";
-import { type ScratchpadMode, scratchpadMode } from "../plan/scratchpad.ts";
+import { checkNamed, checkQuestion, type FitOptions, isUsedByHbm, settle, type Settled, usedOn } from "./fit_question.ts";
+import { sharingOf, shareKeyOf } from "./fit_share.ts";
+import { type FitAnswer, type FitDraft, type FitOnTop, type Trial, tryDemand } from "./fit_trial.ts";
 
-/** A fit question. */
-export interface FitOptions {
-  /** Instance type, or the numbers of a live device. Default: the smallest instance the models are built for. */
-  readonly instance?: string | Machine | undefined;
-  /** Physical cores per logical core. Default: what the models need, else the runtime's default for the machine. */
-  readonly lnc?: 1 | 2 | undefined;
-  /** Logical cores of the machine that hold every model and all extra memory. Default 0. */
-  readonly cores?: readonly number[] | undefined;
-  /** The same as `cores` 0 … copies − 1. */
-  readonly copies?: number | undefined;
-  /** Memory needed besides the models, per logical core: weights given as inputs elsewhere, a KV cache. */
-  readonly extra?: readonly (Omit<ExtraMemory, "count"> & { readonly count?: number | undefined })[] | undefined;
-  /** Bytes needed over all logical cores, spread evenly over `tensorParallel` of them. */
-  readonly need?: number | undefined;
-  /** Logical cores `need` is spread over. Default 1. */
-  readonly tensorParallel?: number | undefined;
-  /** What others hold: bytes on every HBM, or a function of the machine's HBM number. */
-  readonly used?: number | ((hbm: number) => number) | undefined;
-  /** Scratchpad: `contiguous`, or the page size in bytes. Default pages of 512 MiB, as in the reference version of the runtime. */
-  readonly scratchpad?: "contiguous" | number | undefined;
-  /** Whether profile buffers are counted. Default false. */
-  readonly profile?: boolean | undefined;
-  /** Whether the parts no file tells (runtime, microcode) are counted. Default true. */
-  readonly fixed?: boolean | undefined;
-}
+export type { FitOptions } from "./fit_question.ts";
 
 /**
  * Answers whether models and tensors fit on an instance.
  *
- * @throws {ArgumentError} for an unknown instance type, cores or counts that are no whole numbers
+ * @throws {ArgumentError} for an unknown instance type, counts that are no whole numbers, or cores and HBMs that are not there
  * @throws {PlanError} for a model that cannot be planned
  *
  * @example
@@ -51,15 +30,19 @@ export interface FitOptions {
  * console.log(answer.margin > 0, answer.advice.length); // → true 0
  */
 export function fit(neffs: readonly Neff[], options: FitOptions = {}): FitAnswer {
-  checkNumbers(options);
   const models = plannedModels(neffs);
-  const machine = machineFor(models, options.instance);
+  checkQuestion(options, models.length);
+  shareKeyOf(models, options.share);
+  const machine = machineFor(models, options);
+  checkNamed(machine, options, settle(machine, models, options));
   const draft = answerOn(machine, models, options);
-  return finish(draft, smallestFor(models, options, draft));
+  return finish(draft, { models, options, smallest: smallestFor(models, options, draft) });
 }
 
 /**
  * The same question for every instance type of the table the models are built for, smallest first.
+ *
+ * @throws {ArgumentError} as {@linkcode fit}, and when what others hold is given for single HBMs
  *
  * @example
  * const neff = await readNeff("model.neff");
@@ -67,11 +50,15 @@ export function fit(neffs: readonly Neff[], options: FitOptions = {}): FitAnswer
  * // → trn2.3xlarge does-not-fit
  */
 export function fitAll(neffs: readonly Neff[], options: Omit<FitOptions, "instance"> = {}): FitAnswer[] {
-  checkNumbers(options);
   const models = plannedModels(neffs);
+  checkQuestion(options, models.length);
+  shareKeyOf(models, options.share);
+  if (isUsedByHbm(options)) {
+    throw new ArgumentError("Cannot carry what others hold on one HBM over to every instance type", { hint: "Name the instance it is known of, or give a size for every HBM." });
+  }
   const drafts = candidates(models).map((machine) => answerOn(machine, models, options));
   const smallest = drafts.find(({ verdict }) => verdict === "fits")?.instance ?? null;
-  return drafts.map((draft) => finish(draft, smallest));
+  return drafts.map((draft) => finish(draft, { models, options, smallest }));
 }
 
 function plannedModels(neffs: readonly Neff[]): PlannedModel[] {
@@ -79,26 +66,27 @@ function plannedModels(neffs: readonly Neff[]): PlannedModel[] {
   throw new ArgumentError("Cannot answer for what is no list of models", { hint: "Give models as readNeff returns them: fit([neff]) for one." });
 }
 
-/** A question with a wrong number has no answer that means anything. */
-function checkNumbers({ lnc, extra = [], need, used, scratchpad }: FitOptions): void {
-  if (lnc !== undefined && lnc !== 1 && lnc !== 2) throw new ArgumentError(`Cannot answer for lnc ${String(lnc)}: logical cores have 1 or 2 physical cores`);
-  const bytes: [string, unknown][] = [["need", need], ["used", typeof used === "function" ? undefined : used], ["scratchpad", scratchpad === "contiguous" ? undefined : scratchpad]];
-  for (const one of extra) bytes.push([`the bytes of extra "${one.name}"`, one.bytes], [`the count of extra "${one.name}"`, one.count]);
-  for (const [name, value] of bytes) {
-    if (value !== undefined && !(Number.isSafeInteger(value) && (value as number) >= 0)) throw new ArgumentError(`Cannot answer for ${name} ${String(value)}: it must be a whole number from 0 on`);
-  }
+function finish(draft: FitDraft, about: { readonly models: readonly PlannedModel[]; readonly options: FitOptions; readonly smallest: string | null }): FitAnswer {
+  const { models, options, smallest } = about;
+  const { machine, models: _models, largestPrivateBytes: _largest, fitsAlone: _alone, ...answer } = draft;
+  const ask = (changes: FitOptions) => answerOn(machine, models, { ...options, ...changes });
+  return { ...answer, smallest, advice: fitAdvice(draft, { smallest, options, ask }) };
 }
 
-function finish(draft: FitDraft, smallest: string | null): FitAnswer {
-  const { machine: _machine, models: _models, largestPrivateBytes: _largest, fitsAlone: _alone, ...answer } = draft;
-  return { ...answer, smallest, advice: fitAdvice(draft, smallest) };
-}
-
-function machineFor(models: readonly PlannedModel[], instance: FitOptions["instance"]): Machine {
+function machineFor(models: readonly PlannedModel[], options: FitOptions): Machine {
+  const { instance, cores, placement } = options;
   if (typeof instance === "object") return instance;
-  const machine = instance === undefined ? candidates(models)[0] ?? INSTANCES[0] : instanceNamed(instance);
-  if (machine !== undefined) return machine;
-  throw new ArgumentError(`Cannot answer for instance type "${instance}": it is not in the table`, { hint: `Known are ${INSTANCES.map(({ name }) => name).join(", ")}.` });
+  if (instance !== undefined) {
+    const machine = instanceNamed(instance);
+    if (machine !== undefined) return machine;
+    throw new ArgumentError(`Cannot answer for instance type "${instance}": it is not in the table`, { hint: `Known are ${INSTANCES.map(({ name }) => name).join(", ")}.` });
+  }
+  const able = candidates(models);
+  // Named cores have to be there; anything else is answered for the smallest.
+  const named = cores === undefined && placement === undefined ? undefined : able.find((machine) => settle(machine, models, options).obstacle === null);
+  const machine = named ?? able[0] ?? INSTANCES.find(({ target }) => target !== null);
+  if (machine === undefined) throw new ArgumentError("Cannot answer: the table of instance types is empty");
+  return machine;
 }
 
 /** Instance types the models can run on, smallest first. */
@@ -112,45 +100,101 @@ function targetObstacle(machine: Machine, { name, neff }: PlannedModel): string 
   return `${name} is built for ${neff.target}, the device is ${machine.target} (${machine.name})`;
 }
 
-function smallestFor(models: readonly PlannedModel[], options: FitOptions, draft: FitDraft): string | null {
-  if (draft.verdict === "fits" && typeof options.instance !== "object" && candidates(models)[0]?.name === draft.instance) return draft.instance;
-  return candidates(models).find((machine) => answerOn(machine, models, options).verdict === "fits")?.name ?? null;
+/** Models of different architectures have no instance in common. */
+function mixedObstacle(models: readonly PlannedModel[]): string | null {
+  const first = models.find(({ neff }) => neff.target !== "*");
+  const other = models.find(({ neff }) => neff.target !== "*" && neff.target !== first?.neff.target);
+  return first === undefined || other === undefined ? null : `${first.name} is built for ${first.neff.target} and ${other.name} for ${other.neff.target}: no instance runs both`;
 }
 
+/**
+ * The smallest instance type that answers `fits`. Where a machine was named only types of its family
+ * count, unless the models are built for another one; what is known of that machine's HBMs is not
+ * carried over.
+ */
+function smallestFor(models: readonly PlannedModel[], options: FitOptions, draft: FitDraft): string | null {
+  const elsewhere = models.some((model) => targetObstacle(draft.machine, model) !== null);
+  if (isUsedByHbm(options) && !elsewhere) return draft.verdict === "fits" && instanceNamed(draft.instance) !== undefined ? draft.instance : null;
+  const question = elsewhere ? { ...options, used: undefined } : options;
+  const family = familyOf(draft.instance);
+  const able = candidates(models).filter(({ name }) => options.instance === undefined || elsewhere || familyOf(name) === family);
+  if (draft.verdict === "fits" && typeof options.instance !== "object" && able[0]?.name === draft.instance) return draft.instance;
+  return able.find((machine) => answerOn(machine, models, question).verdict === "fits")?.name ?? null;
+}
+
+/** The answer, with the number of cores a need is spread over chosen when it was not given. */
 function answerOn(machine: Machine, models: readonly PlannedModel[], options: FitOptions): FitDraft {
-  const { lnc, note } = lncFor(machine, models, options);
-  const logicalCores = logicalCoresFor(options);
-  const mode = modeFor(machine, lnc, options);
-  const notes = notesFor(models, mode, note);
-  const base = { instance: machine.name, source: machine.source, devices: machine.devices, memoryBytes: machineBytes(machine), machine, lnc, logicalCores, scratchpad: mode, models, notes };
-  const obstacle = obstacleFor(machine, models, { lnc, logicalCores });
+  const { need, tensorParallel, cores, copies, lnc } = options;
+  if (need === undefined || tensorParallel !== undefined || cores !== undefined || models.length > 0) return answerFor(machine, models, options);
+  const alone = answerFor(machine, models, options);
+  if (alone.verdict === "fits" || alone.obstacle !== null || alone.shortage === null && machine.borrows) return alone;
+  const most = Math.floor(machineCores(machine) / (alone.lnc * (copies ?? 1)));
+  let tight: FitDraft | null = alone.shortage === null ? alone : null;
+  for (const degree of degreesOf(machine, most)) {
+    const spread = answerFor(machine, models, { ...options, lnc: lnc ?? (alone.lnc === 2 ? 2 : undefined), tensorParallel: degree });
+    const chosen = { ...spread, notes: [...spread.notes, `Spread over ${degree} logical cores, the smallest number on which it fits (--tp ${degree}).`] };
+    if (spread.verdict === "fits") return chosen;
+    if (spread.shortage === null && spread.obstacle === null) tight ??= chosen;
+  }
+  return tight ?? alone;
+}
+
+/** Numbers of logical cores something can be spread over, rising, without 1. */
+function degreesOf(machine: Machine, most: number): number[] {
+  const counts = rankCounts(machine.name);
+  const all = Array.from({ length: Math.max(0, most - 1) }, (_, index) => index + 2);
+  return all.filter((degree) => (counts === null ? most % degree === 0 : counts.includes(degree)));
+}
+
+function answerFor(machine: Machine, models: readonly PlannedModel[], options: FitOptions): FitDraft {
+  const settled = settle(machine, models, options);
+  const { lnc, logicalCores, placements, mode } = settled;
+  const onTop = onTopOf(machine, models, options);
+  const base = {
+    instance: machine.name, source: machine.source, devices: machine.devices, memoryBytes: machineBytes(machine), machine, lnc, logicalCores, scratchpad: mode, models,
+    notes: notesFor(models, settled, options, onTop), placements, tensorParallel: options.tensorParallel ?? null, sharing: sharingOf(models, placements, options.share),
+    onTop,
+  };
+  const obstacle = obstacleFor(machine, models, settled);
   if (obstacle !== null) return { ...base, verdict: "does-not-fit", onlyBy: null, obstacle, margin: 0, shortage: null, hbms: [], cores: [], largestPrivateBytes: 0, fitsAlone: false };
-  const demand: Demand = { models, logicalCores, lnc, mode, extra: extraFor(options), profile: options.profile ?? false, runtime: runtimeFor(machine, options) };
-  const used = typeof options.used === "function" ? options.used : () => (options.used as number | undefined) ?? 0;
-  const attempt = (changes: Partial<Demand>) => tryDemand(machine, wantsOf({ ...demand, ...changes }), used);
+  const demand: Demand = {
+    models, logicalCores, placements, lnc, mode, modeAssumed: settled.modeAssumed, shareKey: shareKeyOf(models, options.share),
+    extra: extraFor(options), profile: options.profile ?? false, runtime: runtimeFor(machine, options),
+  };
+  const attempt = (changes: Partial<Demand>) => tryDemand(machine, wantsOf({ ...demand, ...changes }), usedOn(options));
   const trial = attempt({});
   const { hbms, cores, shortage, largestPrivateBytes } = trial;
-  const margin = hbms.reduce((least, { marginBytes }) => Math.min(least, marginBytes), Infinity);
-  return { ...base, ...judge(trial, { machine, demand, attempt }), obstacle: null, margin: Number.isFinite(margin) ? margin : 0, shortage, hbms, cores, largestPrivateBytes };
+  const least = hbms.reduce((lowest, { marginBytes }) => Math.min(lowest, marginBytes), Infinity);
+  const margin = Number.isFinite(least) ? least : 0;
+  return { ...base, ...judge(trial, { machine, demand, attempt, margin, onTop }), obstacle: null, margin, shortage, hbms, cores, largestPrivateBytes };
 }
 
 interface Judging {
   readonly machine: Machine;
   readonly demand: Demand;
   readonly attempt: (changes: Partial<Demand>) => Trial;
+  readonly margin: number;
+  readonly onTop: FitOnTop | null;
 }
 
 type Judgement = Pick<FitDraft, "verdict" | "onlyBy" | "fitsAlone">;
 
 /** The verdict, and if it does not simply fit, the least change under which it would. */
-function judge(trial: Trial, { machine, demand, attempt }: Judging): Judgement {
+function judge(trial: Trial, { machine, demand, attempt, margin, onTop }: Judging): Judgement {
   if (trial.shortage === null) {
-    if (trial.spilledBytes === 0) return { verdict: "fits", onlyBy: null, fitsAlone: true };
-    return { verdict: "fits-only-by", onlyBy: `borrowing ${humanSize(trial.spilledBytes)} from other cores' regions of the device`, fitsAlone: true };
+    if (trial.spilledBytes > 0) return { verdict: "fits-only-by", onlyBy: `borrowing ${humanSize(trial.spilledBytes)} from other cores' regions of the device`, fitsAlone: true };
+    if (onTop !== null && margin < onTop.bytes) {
+      return { verdict: "fits-only-by", onlyBy: `keeping what comes on top of it (${onTop.what}, about ${humanSize(onTop.bytes)}) below the ${humanSize(margin)} that are left`, fitsAlone: true };
+    }
+    return { verdict: "fits", onlyBy: null, fitsAlone: true };
   }
-  const changes = [...otherPages(machine, demand), ...(demand.profile ? [{ profile: false, by: "leaving the profile buffers out" }] : [])];
+  const changes = [...otherPages(machine, demand), ...(demand.profile ? [{ profile: false, by: "leaving the profile buffers out" }] : []), ...sharing(demand)];
   const onlyBy = changes.find((change) => attempt(change).shortage === null)?.by ?? null;
   return { verdict: onlyBy === null ? "does-not-fit" : "fits-only-by", onlyBy, fitsAlone: onlyBy === null && attempt({ runtime: "own", profile: false }).shortage === null };
+}
+
+function sharing({ models }: Demand): (Partial<Demand> & { readonly by: string })[] {
+  return models.length < 2 ? [] : [{ shareKey: shareKeyOf(models, "equal"), by: "sharing the inputs that are equal in the models, if whoever loads them does (--share equal)" }];
 }
 
 const PAGE_STEP = 512 * 2 ** 20;
@@ -164,34 +208,6 @@ function otherPages(machine: Machine, { mode, lnc, models }: Demand): { readonly
     .filter((pageBytes) => mode.contiguous || pageBytes !== mode.pageBytes)
     .map((pageBytes) => ({ mode: { pageBytes, contiguous: false, note: null }, by: `setting NEURON_SCRATCHPAD_PAGE_SIZE=${pageBytes / 2 ** 20} (and compiling with --hbm-scratchpad-page-size)` }));
   return contiguous.contiguous && !mode.contiguous ? [{ mode: contiguous, by: "using the contiguous scratchpad (64 MiB pages)" }, ...pages] : pages;
-}
-
-function lncFor(machine: Machine, models: readonly PlannedModel[], { lnc }: FitOptions): { readonly lnc: number; readonly note: string | null } {
-  const largest = largestLogicalCore(machine);
-  if (largest === 1) return { lnc: 1, note: lnc === 2 ? `${machine.name} has logical cores of 1 physical core only` : null };
-  const needed = models.length === 0 ? largest : Math.max(...models.map(({ neff }) => Math.max(neff.subgraphs.length, neff.header.lncSize)));
-  return { lnc: lnc ?? Math.min(needed, largest), note: null };
-}
-
-function logicalCoresFor(options: FitOptions): number[] {
-  const { copies, tensorParallel } = options;
-  for (const [name, value] of Object.entries({ copies, tensorParallel })) {
-    if (value !== undefined && (!Number.isInteger(value) || value < 1)) throw new ArgumentError(`Cannot answer for ${name} ${value}: it must be a whole number from 1 on`);
-  }
-  const cores = options.cores ?? Array.from({ length: copies ?? tensorParallel ?? 1 }, (_, index) => index);
-  const bad = cores.find((core) => !Number.isInteger(core) || core < 0);
-  if (bad !== undefined || cores.length === 0) throw new ArgumentError(`Cannot answer for logical core ${bad ?? "none"}: cores are whole numbers from 0 on`);
-  return [...new Set(cores)].sort((a, b) => a - b);
-}
-
-function modeFor(machine: Machine, lnc: number, { scratchpad }: FitOptions): ScratchpadMode {
-  return scratchpadMode({
-    contiguous: scratchpad === "contiguous",
-    pageBytes: typeof scratchpad === "number" ? scratchpad : undefined,
-    architecture: machine.architecture,
-    lncSize: lnc,
-    driverContiguous: true,
-  });
 }
 
 function runtimeFor(machine: Machine, { fixed }: FitOptions): Demand["runtime"] {
@@ -215,21 +231,39 @@ function extraFor({ extra = [], need, tensorParallel = 1 }: FitOptions): ExtraMe
   return [...list, ...(whole > 0 ? [{ name: "need", bytes: piece, count: whole }] : []), ...(rest > 0 ? [{ name: "need", bytes: rest, count: 1 }] : [])];
 }
 
-function obstacleFor(machine: Machine, models: readonly PlannedModel[], about: { readonly lnc: number; readonly logicalCores: readonly number[] }): string | null {
-  const { lnc, logicalCores } = about;
+/** Instructions of all programs of a server on one core: measured 482 MiB on inf2 (G13), 100 MiB per program on trn2 (G10). */
+const CODE_ON_TOP = { v2: 482 * 2 ** 20, v3: 200 * 2 ** 20 } as const;
+const PROGRAMS = 2;
+
+/** What a model of `need` bytes brings besides them, as measured elsewhere; null where files tell it, or nothing is known. */
+function onTopOf(machine: Machine, models: readonly PlannedModel[], { need, tensorParallel = 1 }: FitOptions): FitOnTop | null {
+  if (need === undefined || need === 0 || models.length > 0 || machine.target === null) return null;
+  const generation = machine.architecture === 2 ? "v2" : "v3";
+  const { rings, collectives, per } = BY_GENERATION[generation];
+  const times = per === "program" ? PROGRAMS : 1;
+  const share = need / tensorParallel;
+  // No more than the need itself: the measured servers are large ones.
+  const servers = MEASURED.leastScratchpad.value + CODE_ON_TOP[generation] + MEASURED.io.value + (tensorParallel === 1 ? 0 : times * collectives.value);
+  const bytes = Math.ceil(Math.min(servers, share) + times * rings.value * share);
+  return { bytes, what: "code, rings, scratchpad, collectives", source: "as much as measured servers of large models took per core" };
+}
+
+function obstacleFor(machine: Machine, models: readonly PlannedModel[], { placements, obstacle, lnc }: Settled): string | null {
+  const mixed = mixedObstacle(models);
+  if (mixed !== null) return mixed;
   for (const model of models) {
     const wrong = targetObstacle(machine, model);
     if (wrong !== null) return wrong;
     if (model.plans.length > lnc) return `${model.name} has ${model.plans.length} subgraphs and needs as many physical cores per logical core, the instance is set to ${lnc}`;
   }
-  const available = Math.floor(machineCores(machine) / lnc);
-  const wanted = logicalCores.at(-1) as number;
-  return wanted < available ? null : `logical core ${wanted} is wanted, ${machine.name} has ${available} (LNC ${lnc})`;
+  return placements.length === models.length ? obstacle : null;
 }
 
-function notesFor(models: readonly PlannedModel[], mode: ScratchpadMode, note: string | null): string[] {
+function notesFor(models: readonly PlannedModel[], { mode, notes }: Settled, { need, extra }: FitOptions, above: FitOnTop | null): string[] {
   const assumed = mode.contiguous ? "contiguous, pages of 64 MiB" : `paged, pages of ${mode.pageBytes / 2 ** 20} MiB`;
   const large = models.flatMap(({ name, plans }) => tensorItems(plans).filter(({ size }) => size >= 2 ** 32)
     .map((tensor) => `${name}: tensor ${tensor.name} has ${tensor.size} bytes and needs a runtime with large-tensor support.`));
-  return [`Scratchpad assumed ${assumed}.`, ...[mode.note, note].flatMap((text) => (text === null ? [] : [`${text}.`])), ...large];
+  const given = need !== undefined ? "need" : extra !== undefined && extra.length > 0 ? "extra" : null;
+  const onTop = given === null || models.length > 0 ? [] : [`--${given} is what you say: weights, for example. Code, rings, scratchpad and collectives of the models come on top of it${above === null ? "" : `, ${humanSize(above.bytes)} per core by measured servers of large models`}.`];
+  return [`Scratchpad assumed ${assumed}.`, ...notes, ...onTop, ...large];
 }

@@ -36,13 +36,22 @@ export interface Want {
   readonly model: string | null;
 }
 
+/** Key of a model's tensor: tensors of one key on one logical core are one; null for one of its own. */
+export type ShareKey = (model: number, tensor: string) => string | null;
+
 /** What is to be placed. */
 export interface Demand {
   readonly models: readonly PlannedModel[];
-  /** Logical cores the models and extras go to. */
+  /** Every logical core that holds something; extra memory goes to all of them. */
   readonly logicalCores: readonly number[];
+  /** Logical cores of each model. */
+  readonly placements: readonly (readonly number[])[];
+  /** Which tensors are one for several models. */
+  readonly shareKey: ShareKey;
   readonly lnc: number;
   readonly mode: ScratchpadMode;
+  /** Whether nobody said how the scratchpad is set up: its figures rest on an assumption then. */
+  readonly modeAssumed: boolean;
   /** Per logical core. */
   readonly extra: readonly ExtraMemory[];
   readonly profile: boolean;
@@ -100,7 +109,10 @@ export function wantsOf(demand: Demand): Want[] {
   for (const logical of demand.logicalCores) wants.push(...fixedWants(demand, logical));
   for (const logical of demand.logicalCores) {
     const arenas: ScratchpadPages = { perCore: new Map(), lastOwner: undefined };
-    for (const model of demand.models) wants.push(...modelWants(model, { demand, logical, arenas }));
+    const shared = sharedSizes(demand, logical);
+    demand.models.forEach((model, index) => {
+      if (demand.placements[index]!.includes(logical)) wants.push(...modelWants(model, { demand, logical, arenas, index, shared }));
+    });
   }
   for (const logical of demand.logicalCores) {
     for (const { name, bytes, count } of demand.extra) {
@@ -110,13 +122,26 @@ export function wantsOf(demand: Demand): Want[] {
   return wants;
 }
 
+/** Largest size of each shared tensor of a logical core. */
+function sharedSizes({ models, placements, shareKey }: Demand, logical: number): Map<string, number> {
+  const sizes = new Map<string, number>();
+  models.forEach(({ plans }, model) => {
+    if (!placements[model]!.includes(logical)) return;
+    for (const { name, size } of tensorItems(plans)) {
+      const key = shareKey(model, name);
+      if (key !== null) sizes.set(key, Math.max(sizes.get(key) ?? 0, size));
+    }
+  });
+  return sizes;
+}
+
 function want(facts: LineFacts, about: { name: string; bytes: number; core: number; alignment?: number | undefined; usage?: UsageName | null; contiguous?: boolean; model?: string }): Want {
   const { name, bytes, core, alignment = 0, usage = null, contiguous = false, model = null } = about;
   return { ...facts, name, bytes, core, alignment, usage, contiguous, model };
 }
 
 /** What is there before any model: known to the byte for this runtime's own block, by report for the rest. */
-function fixedWants({ lnc, models, runtime, profile }: Demand, logical: number): Want[] {
+function fixedWants({ lnc, models, placements, runtime, profile }: Demand, logical: number): Want[] {
   const first = logical * lnc;
   if (runtime === "none") return [];
   const cores = Array.from({ length: lnc }, (_, index) => first + index);
@@ -125,7 +150,7 @@ function fixedWants({ lnc, models, runtime, profile }: Demand, logical: number):
   if (runtime === "own") return wants;
   wants.push(...cores.map((core) => want(MICROCODE, { name: "microcode", bytes: MICROCODE_PER_CORE, core })));
   wants.push(want(FIXED, { name: "runtime of the logical core", bytes: FIXED_PER_LOGICAL_CORE, core: first }));
-  for (const { name, plans } of models) {
+  for (const { name, plans } of models.filter((_, model) => placements[model]!.includes(logical))) {
     plans.forEach((plan, index) => wants.push(want(FIXED, { name: `runtime of ${plan.name}`, bytes: FIXED_PER_SUBGRAPH, core: first + index, model: name })));
   }
   return wants;
@@ -141,37 +166,49 @@ interface ModelContext {
   readonly demand: Demand;
   readonly logical: number;
   readonly arenas: ScratchpadPages;
+  /** Index of the model. */
+  readonly index: number;
+  /** Sizes of shared tensors that have not been placed yet, by key. */
+  readonly shared: Map<string, number>;
 }
 
-function modelWants(model: PlannedModel, { demand, logical, arenas }: ModelContext): Want[] {
-  const { mode, lnc } = demand;
+function modelWants(model: PlannedModel, { demand, logical, arenas, index, shared: sharedLeft }: ModelContext): Want[] {
+  const { mode, lnc, modeAssumed, shareKey } = demand;
   const core = (subgraph: number) => logical * lnc + subgraph;
   const places = arenaPlaces(mode, model.plans);
   const wants: Want[] = [];
-  const pages = places.map(({ localPages }, subgraph) => growArena(wants, { mode, arenas, core: core(subgraph), needed: localPages, model: model.name }));
+  const pages = places.map(({ localPages }, subgraph) => growArena(wants, { mode, modeAssumed, arenas, core: core(subgraph), needed: localPages, model: model.name }));
   const shared = pages[0] ?? 0;
   model.plans.forEach((plan, subgraph) => {
     const place = { localOffset: places[subgraph]?.localOffset ?? 0, localPages: pages[subgraph] ?? 0, sharedPages: shared };
-    for (const item of planItems(plan, { mode, place })) wants.push(itemWant(item, core(subgraph), model.name));
+    for (const item of planItems(plan, { mode, place })) wants.push(itemWant(item, core(subgraph), { model: model.name, modeAssumed }));
   });
-  model.loads.forEach((items, subgraph) => wants.push(...items.map((item) => itemWant(item, core(subgraph), model.name))));
-  for (const { name, size } of tensorItems(model.plans)) wants.push(want(TENSORS, { name, bytes: size, core: core(0), usage: TENSOR_USAGE, model: model.name }));
+  model.loads.forEach((items, subgraph) => wants.push(...items.map((item) => itemWant(item, core(subgraph), { model: model.name, modeAssumed }))));
+  for (const { name, size } of tensorItems(model.plans)) {
+    const key = shareKey(index, name);
+    const bytes = key === null ? size : sharedLeft.get(key);
+    if (bytes === undefined) continue;
+    if (key !== null) sharedLeft.delete(key);
+    wants.push(want(TENSORS, { name, bytes, core: core(0), usage: TENSOR_USAGE, model: model.name }));
+  }
   return wants;
 }
 
-function itemWant(item: FootprintItem, core: number, model: string): Want {
-  return want(LINES[item.kind], { name: item.hint, bytes: item.size, alignment: item.alignment, core, usage: item.usage, model });
+function itemWant(item: FootprintItem, core: number, { model, modeAssumed }: { model: string; modeAssumed: boolean }): Want {
+  const facts = LINES[item.kind];
+  return want(modeAssumed && item.kind === "private" ? assumed(facts) : facts, { name: item.hint, bytes: item.size, alignment: item.alignment, core, usage: item.usage, model });
 }
 
 /**
  * The pages a core's arena gains for a model, and how many the model can count
  * on. A contiguous arena cannot grow once another core's page lies below it.
  */
-function growArena(wants: Want[], about: { mode: ScratchpadMode; arenas: ScratchpadPages; core: number; needed: number; model: string }): number {
-  const { mode, arenas, core, needed, model } = about;
+function growArena(wants: Want[], about: { mode: ScratchpadMode; modeAssumed: boolean; arenas: ScratchpadPages; core: number; needed: number; model: string }): number {
+  const { mode, modeAssumed, arenas, core, needed, model } = about;
+  const facts = modeAssumed ? assumed(PAGES) : PAGES;
   let pages = arenas.perCore.get(core) ?? 0;
   while (pages < needed && (!mode.contiguous || pages === 0 || arenas.lastOwner === core)) {
-    wants.push(want(PAGES, {
+    wants.push(want(facts, {
       name: "scratchpad page", bytes: mode.pageBytes, core, usage: PAGE_USAGE, contiguous: mode.contiguous, model,
       alignment: mode.contiguous ? 0 : SCRATCHPAD_PAGE_ALIGNMENT,
     }));
@@ -180,6 +217,11 @@ function growArena(wants: Want[], about: { mode: ScratchpadMode; arenas: Scratch
   }
   arenas.perCore.set(core, pages);
   return Math.min(pages, needed);
+}
+
+/** A figure of the scratchpad where nobody said how it is set up. */
+function assumed(facts: LineFacts): LineFacts {
+  return { ...facts, accuracy: "documented", source: `${facts.source}, with the scratchpad as current runtimes set it up by themselves` };
 }
 
 /** HBM of a physical core, counted over the machine. */

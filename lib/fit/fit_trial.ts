@@ -5,6 +5,7 @@ import { CARVEOUT_BYTES, wholePages } from "../hbm/layout.ts";
 import { HbmSpace } from "../hbm/space.ts";
 import type { ScratchpadMode } from "../plan/scratchpad.ts";
 import { type FitAccuracy, type FitLineName, hbmOf, type PlannedModel, type Want } from "./fit_demand.ts";
+import type { FitSharing } from "./fit_share.ts";
 
 export type { FitAccuracy, FitLineName } from "./fit_demand.ts";
 
@@ -196,6 +197,16 @@ function ledgersOf(wants: readonly Want[]): FitCore[] {
 /** Whether it fits. */
 export type FitVerdict = "fits" | "fits-only-by" | "does-not-fit";
 
+/** What a need does not count. */
+export interface FitOnTop {
+  /** Bytes per logical core. */
+  readonly bytes: number;
+  /** What they are. */
+  readonly what: string;
+  /** Where the figure comes from. */
+  readonly source: string;
+}
+
 /** The answer. */
 export interface FitAnswer {
   readonly instance: string;
@@ -206,7 +217,16 @@ export interface FitAnswer {
   /** Device memory of the whole machine in bytes. */
   readonly memoryBytes: number;
   readonly lnc: number;
+  /** Every logical core that holds something. */
   readonly logicalCores: readonly number[];
+  /** Logical cores of each model. */
+  readonly placements: readonly (readonly number[])[];
+  /** Logical cores a need was spread over, null when nobody said and nothing was chosen. */
+  readonly tensorParallel: number | null;
+  /** What the models have in common. */
+  readonly sharing: FitSharing;
+  /** What comes on top of a need on each logical core, as an estimate; null where files tell it. */
+  readonly onTop: FitOnTop | null;
   readonly scratchpad: ScratchpadMode;
   readonly verdict: FitVerdict;
   /** What has to be done for `fits-only-by`, else null. */
@@ -220,7 +240,7 @@ export interface FitAnswer {
   readonly hbms: readonly FitHbm[];
   /** What the ledgers say after a load, per physical core. */
   readonly cores: readonly FitCore[];
-  /** Smallest instance type of the table that answers `fits` to the same question, or null. */
+  /** Smallest instance type that answers `fits` to the same question, of the family that was asked about if one was; or null. */
   readonly smallest: string | null;
   /** What to change, best first; each a sentence. */
   readonly advice: readonly string[];

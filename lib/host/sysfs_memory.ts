@@ -1,5 +1,6 @@
 /** What a driver's sysfs files tell about memory, as plain data. Reads only: any write to a counter would destroy it. */
 import { geometries, type Geometry } from "../abi/architecture.ts";
+import { CARVEOUT_BYTES } from "../hbm/layout.ts";
 
 /**
  * By `mem_alloc_category_t`, as sysfs names them; the contiguous scratchpad (19)
@@ -140,7 +141,7 @@ export interface SysfsMemoryOptions {
 }
 
 const KNOWN: readonly Geometry[] = Object.values(geometries);
-const CARVE_OUT_BYTES = 2 ** 24;
+
 const STATES = ["resetting", "ready", "invalid"] as const;
 
 /** Reads everything about memory. Missing files give null and, where that is not normal, a problem; it never throws. */
@@ -232,7 +233,7 @@ function hbmsOf(geometry: Geometry, cores: readonly SysfsCore[]): readonly Sysfs
   // A driver that counts carve-outs books that of HBM n on core n, which may belong to another HBM.
   const booked = ({ core, categories }: SysfsCore): number => {
     const driver = categories.find(({ category }) => category === "driver_memory")?.usedBytes ?? 0;
-    return core < geometry.hbms.length && driver >= CARVE_OUT_BYTES ? CARVE_OUT_BYTES : 0;
+    return core < geometry.hbms.length && driver >= CARVEOUT_BYTES ? CARVEOUT_BYTES : 0;
   };
   return geometry.hbms.map(({ size }, hbm) => {
     const own = cores.filter((core) => core.hbm === hbm);
@@ -240,8 +241,8 @@ function hbmsOf(geometry: Geometry, cores: readonly SysfsCore[]): readonly Sysfs
       ? null
       : own.reduce((sum: number | null, core) => sum === null || core.device.usedBytes === null ? null : sum + core.device.usedBytes - booked(core), 0);
     return {
-      hbm, sizeBytes: size, cores: own.map(({ core }) => core), carveOutBytes: CARVE_OUT_BYTES, usedBytes,
-      freeBytes: usedBytes === null ? null : size - CARVE_OUT_BYTES - usedBytes,
+      hbm, sizeBytes: size, cores: own.map(({ core }) => core), carveOutBytes: CARVEOUT_BYTES, usedBytes,
+      freeBytes: usedBytes === null ? null : size - CARVEOUT_BYTES - usedBytes,
     };
   });
 }

@@ -64,6 +64,13 @@ export function scratchpadMode(request: ScratchpadRequest): ScratchpadMode {
   return { pageBytes: SCRATCHPAD_CONTIGUOUS_PAGE_BYTES, contiguous: true, note: null };
 }
 
+/** Why a page size cannot be set, in words that follow a colon, or null. The documented range; the runtime itself only refuses 0. @param mebibytes as `NEURON_SCRATCHPAD_PAGE_SIZE` has it */
+export function pageSizeProblem(mebibytes: number): string | null {
+  const step = PAGE_STEP_BYTES / MIB;
+  const isIn = mebibytes > 0 && mebibytes < 8 * step && mebibytes % step === 0;
+  return isIn ? null : `the scratchpad page size must be a multiple of ${step} below ${8 * step} (MiB)`;
+}
+
 /** Where the packer put a piece. */
 export interface ScratchpadPlacement {
   /** Offset of the piece in the arena. */

@@ -1,5 +1,6 @@
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import { type EnvironmentOptions, memoryEnvironment } from "../dmem/environment.ts";
+import { pageSizeProblem } from "../plan/scratchpad.ts";
 import { NrtError } from "./errors.ts";
 
 /** Environment variables by name; `process.env` fits, and so does a plain object in a test. */
@@ -40,6 +41,47 @@ export function switchVariable(env: Environment, name: string, otherwise: boolea
 
 const MIB = 2 ** 20;
 
+/** A variable's value, and the assignment it comes from. */
+export interface VariableValue<T> {
+  readonly value: T;
+  /** For example `NEURON_SCRATCHPAD_PAGE_SIZE=1024`. */
+  readonly from: string;
+}
+
+const PAGE_VARIABLE = "NEURON_SCRATCHPAD_PAGE_SIZE";
+const PAGE_VARIABLE_OLD = "NEURON_RT_ONE_TMPBUF_PAGE_SIZE_MB";
+const CONTIGUOUS_VARIABLE = "NEURON_RT_CONTIGUOUS_SCRATCHPAD";
+const CONTIGUOUS_VARIABLE_OLD = "NEURON_RT_DBG_EXPERIMENTAL_CONTIGUOUS_SCRATCHPAD";
+
+/**
+ * What the variables say about scratchpads: `NEURON_SCRATCHPAD_PAGE_SIZE` (MiB, a multiple of 512
+ * below 4096; the older `NEURON_RT_ONE_TMPBUF_PAGE_SIZE_MB` behind it), and
+ * `NEURON_RT_CONTIGUOUS_SCRATCHPAD` (the reference version's
+ * `NEURON_RT_DBG_EXPERIMENTAL_CONTIGUOUS_SCRATCHPAD` behind it).
+ *
+ * @throws {NrtError} NRT_INVALID for a text that is no number or no switch, or a page size outside the documented range
+ */
+export function readScratchpadVariables(env: Environment): {
+  readonly pageBytes: VariableValue<number> | undefined;
+  readonly contiguous: VariableValue<boolean> | undefined;
+} {
+  const page = firstSet(env, PAGE_VARIABLE, PAGE_VARIABLE_OLD);
+  const contiguous = firstSet(env, CONTIGUOUS_VARIABLE, CONTIGUOUS_VARIABLE_OLD);
+  const mebibytes = page === undefined ? undefined : numberVariable(env, page);
+  const problem = mebibytes === undefined || page === PAGE_VARIABLE_OLD ? null : pageSizeProblem(mebibytes);
+  if (problem !== null) {
+    throw new NrtError(NrtStatus.INVALID, `Cannot use ${page}=${mebibytes}: ${problem}`, { hint: `Set ${page} to 512, 1024 … 3584, or unset it.`, details: { variable: page, value: mebibytes } });
+  }
+  return {
+    pageBytes: mebibytes === undefined ? undefined : { value: mebibytes * MIB, from: `${page}=${mebibytes}` },
+    contiguous: contiguous === undefined ? undefined : { value: switchVariable(env, contiguous, false), from: `${contiguous}=${env[contiguous]}` },
+  };
+}
+
+function firstSet(env: Environment, ...names: readonly string[]): string | undefined {
+  return names.find((name) => env[name] !== undefined);
+}
+
 /** What the runtime's environment variables say, apart from cores and their size. */
 export interface RuntimeSwitches {
   /** For the memory of each device. */
@@ -53,21 +95,19 @@ export interface RuntimeSwitches {
 /**
  * Reads the runtime's switches.
  *
- * Those of the memory layer ({@linkcode memoryEnvironment}), and
- * `NEURON_SCRATCHPAD_PAGE_SIZE` (MiB; the older `NEURON_RT_ONE_TMPBUF_PAGE_SIZE_MB` behind it),
- * `NEURON_RT_CONTIGUOUS_SCRATCHPAD` (the reference version's
- * `NEURON_RT_DBG_EXPERIMENTAL_CONTIGUOUS_SCRATCHPAD` behind it; off by default),
+ * Those of the memory layer ({@linkcode memoryEnvironment}), those of scratchpads
+ * ({@linkcode readScratchpadVariables}; contiguous is off by default), and
  * `NEURON_RT_ALLOW_LEGACY_NEFF`.
  *
  * @throws {NrtError} NRT_INVALID, or ArgumentError, for a text that is no number or no switch
  */
 export function readSwitches(env: Environment): RuntimeSwitches {
-  const pageMebibytes = numberVariable(env, "NEURON_SCRATCHPAD_PAGE_SIZE") ?? numberVariable(env, "NEURON_RT_ONE_TMPBUF_PAGE_SIZE_MB");
+  const { pageBytes, contiguous } = readScratchpadVariables(env);
   return {
     memory: memoryEnvironment(env),
     scratchpad: {
-      pageBytes: pageMebibytes === undefined ? undefined : pageMebibytes * MIB,
-      contiguous: switchVariable(env, "NEURON_RT_CONTIGUOUS_SCRATCHPAD", switchVariable(env, "NEURON_RT_DBG_EXPERIMENTAL_CONTIGUOUS_SCRATCHPAD", false)),
+      pageBytes: pageBytes?.value,
+      contiguous: contiguous?.value ?? false,
     },
     allowLegacyNeff: switchVariable(env, "NEURON_RT_ALLOW_LEGACY_NEFF", false),
   };

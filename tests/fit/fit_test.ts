@@ -170,8 +170,8 @@ test("R08 the documented scratchpad example: 2048 shared and 2560 private with p
     assert.deepEqual(shares(2048 * MIB), [2048, 0, "Scratchpad assumed paged, pages of 2048 MiB."]);
     assert.deepEqual(shares("contiguous"), [1664, 0, "Scratchpad assumed contiguous, pages of 64 MiB."]);
   }
-  const advice = fit([a, b], { instance: "trn1.2xlarge" }).advice.join(" ");
-  assert.match(advice, /NEURON_SCRATCHPAD_PAGE_SIZE=1536/);
+  // 1536 MiB would leave 1536 MiB private: what is advised is what the same computation finds to help.
+  for (const scratchpad of [512 * MIB, 1536 * MIB]) assert.match(fit([a, b], { instance: "trn1.2xlarge", scratchpad }).advice.join(" "), /NEURON_SCRATCHPAD_PAGE_SIZE=2048/);
 });
 
 test("R01 others' tensors exhaust core 0: by how much, and the first tensor that finds no room", { skip }, async () => {

@@ -145,7 +145,7 @@ test("a page two models use is counted in the page, not on its memory, and survi
 });
 
 test("1024 pages are accepted and 1025 refused, with the runtime's numbers", async () => {
-  using neuron = open({ fake: "trn3", env: { NEURON_SCRATCHPAD_PAGE_SIZE: "1" } });
+  using neuron = open({ fake: "trn3", env: {}, scratchpad: { pageBytes: MiB } });
   const core = neuron.logicalCore(0);
   const start = ledgers(neuron);
   const model = await core.load(smallModel({ target: "mariana", engines: false, virtuals: [[1023 * MiB, MiB]] }));

@@ -1,5 +1,6 @@
 import type { FitAnswer, FitHbm, FitShortage } from "../../fit/fit_trial.ts";
 import type { FitLineName } from "../../fit/fit_demand.ts";
+import type { FitSharing } from "../../fit/fit_share.ts";
 import { type BarOptions, barPen, type BarPen, markOf, paintRun, percentText, spread, wrapMarked } from "../../map/bars.ts";
 import type { CategoryKey } from "../../map/categories.ts";
 import { humanSize } from "../../text/size.ts";
@@ -29,8 +30,10 @@ export function fitText(answer: FitAnswer, options: { readonly emphasis: Emphasi
   const { dim } = emphasis;
   const parts = [verdictLine(answer, options.emphasis), dim(setting(answer))];
   const wide = options.columns >= WIDE_COLUMNS;
-  for (const hbm of answer.hbms) parts.push("", ...hbmParts(hbm, { ...emphasis, wide }));
+  for (const [first, ...others] of foldEqual(answer.hbms)) parts.push("", ...hbmParts(first!, others, { ...emphasis, wide }));
   if (!wide && answer.hbms.length > 0) parts.push("", ...sources(answer.hbms).map(dim));
+  const shared = sharingText(answer);
+  if (shared.length > 0) parts.push("", ...shared);
   if (answer.shortage !== null) parts.push("", shortageText(answer.shortage));
   if (answer.advice.length > 0) parts.push("", ...answer.advice);
   if (answer.notes.length > 0) parts.push("", ...answer.notes.map((note) => dim(`note: ${note}`)));
@@ -54,29 +57,79 @@ const VERDICTS: Readonly<Record<FitAnswer["verdict"], (emphasis: Emphasis) => st
 };
 
 function verdictLine(answer: FitAnswer, { good, bad, bold }: Emphasis): string {
-  const { verdict, instance, margin, obstacle, onlyBy } = answer;
+  const { verdict, instance, margin, obstacle, onlyBy, shortage, hbms } = answer;
   if (obstacle !== null) return bad(`does not fit on ${instance}: ${obstacle}`);
   if (verdict === "fits") return good(`fits on ${instance}, ${humanSize(margin)} to spare on the fullest HBM`);
+  if (verdict === "fits-only-by" && shortage === null && hbms.every(({ spilledBytes }) => spilledBytes === 0)) return bold(`tight on ${instance}: fits only by ${onlyBy ?? "a change"}`);
   if (verdict === "fits-only-by") return bold(`fits on ${instance} only by ${onlyBy ?? "a change"}`);
   return bad(`does not fit on ${instance}${margin < 0 ? `, short of ${humanSize(-margin)}` : ""}`);
 }
 
-function setting({ lnc, logicalCores, scratchpad, source, devices, memoryBytes }: FitAnswer): string {
+function setting({ lnc, logicalCores, placements, tensorParallel, scratchpad, source, devices, memoryBytes }: FitAnswer): string {
   const page = `${humanSize(scratchpad.pageBytes)} pages${scratchpad.contiguous ? ", contiguous" : ""}`;
-  const cores = logicalCores.length === 1 ? `logical core ${logicalCores[0]}` : `logical cores ${logicalCores.join(" ")}`;
-  return `LNC ${lnc}, ${cores}, scratchpad ${page}; ${devices === 1 ? "1 device" : `${devices} devices`} with ${humanSize(memoryBytes)} from ${source}`;
+  const cores = `logical ${logicalCores.length === 1 ? "core" : "cores"} ${rangesText(logicalCores)}`;
+  const apart = new Set(placements.map((list) => list.join())).size > 1 ? ` (${placements.map(rangesText).join(" | ")})` : "";
+  const parallel = tensorParallel !== null && tensorParallel > 1 ? ` (${logicalCores.length > tensorParallel ? `${logicalCores.length / tensorParallel} replicas over ` : ""}${tensorParallel} each)` : "";
+  return `LNC ${lnc}, ${cores}${apart}${parallel}, scratchpad ${page}; ${devices === 1 ? "1 device" : `${devices} devices`} with ${humanSize(memoryBytes)} from ${source}`;
 }
+
+/** Numbers as ranges: `0-3 8`. */
+export function rangesText(numbers: readonly number[]): string {
+  const runs: [number, number][] = [];
+  for (const number of numbers) {
+    const last = runs.at(-1);
+    if (last !== undefined && number === last[1] + 1) last[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([first, last]) => (first === last ? String(first) : first + 1 === last ? `${first} ${last}` : `${first}-${last}`)).join(" ");
+}
+
+/** HBMs that differ in nothing but their number and cores, together; in the order of the first. */
+function foldEqual(hbms: readonly FitHbm[]): FitHbm[][] {
+  const groups = new Map<string, FitHbm[]>();
+  for (const hbm of hbms) {
+    const { device: _device, hbm: _hbm, cores, ...rest } = hbm;
+    const key = JSON.stringify([rest, cores.length]);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [hbm]);
+    else group.push(hbm);
+  }
+  return [...groups.values()];
+}
+
+/** What was, or could be, counted once for several models. */
+function sharingText({ sharing }: FitAnswer): string[] {
+  const { mode, tensors, savedBytes, separateBytes, sharedBytes } = sharing;
+  const named = (list: readonly FitSharing["tensors"][number][]) =>
+    `${list.slice(0, SHOWN_TENSORS).map(({ name, bytes, models }) => `${name} (${humanSize(bytes)} in ${models.length} models)`).join(", ")}${list.length > SHOWN_TENSORS ? ` and ${list.length - SHOWN_TENSORS} more` : ""}`;
+  const lines: string[] = [];
+  if (mode !== "none") {
+    const shared = tensors.filter((one) => one.shared);
+    lines.push(`not counted twice: ${humanSize(savedBytes)}${shared.length === 0 ? "" : `: ${named(shared)}`}`);
+  }
+  if (mode !== "keys" && sharedBytes < separateBytes && separateBytes - savedBytes > sharedBytes) {
+    lines.push(
+      `tensors: ${humanSize(separateBytes - savedBytes)} as counted here, ${humanSize(sharedBytes)} if all inputs of equal name, shape and type are shared (--share equal): ${named(tensors.filter((one) => !one.shared))}`,
+    );
+  }
+  return lines;
+}
+
+/** Shared tensors named in a line. */
+const SHOWN_TENSORS = 4;
 
 interface Style extends TableStyle {
   readonly wide: boolean;
 }
 
-function hbmParts(hbm: FitHbm, style: Style): string[] {
+function hbmParts(hbm: FitHbm, others: readonly FitHbm[], style: Style): string[] {
   const { wide } = style;
   const row = (name: string, bytes: number, accuracy = "", source = "") => [name, humanSize(bytes), String(bytes), accuracy, ...(wide ? [source] : [])];
-  const cores = `${hbm.cores.length === 1 ? "core" : "cores"} ${hbm.cores.join(" ")}`;
+  const all = [hbm, ...others].flatMap((one) => one.cores);
+  const cores = `${all.length === 1 ? "core" : "cores"} ${rangesText(all)}`;
+  const which = others.length === 0 ? `device ${hbm.device} HBM ${hbm.hbm}` : `each of ${others.length + 1} HBMs (${placesText([hbm, ...others])})`;
   return [table(
-    [{ title: `device ${hbm.device} HBM ${hbm.hbm}, ${cores}` }, { title: "size", align: "right" }, { title: "bytes", align: "right" }, { title: "accuracy" }, ...(wide ? [{ title: "source" }] : [])],
+    [{ title: `${which}, ${cores}` }, { title: "size", align: "right" }, { title: "bytes", align: "right" }, { title: "accuracy" }, ...(wide ? [{ title: "source" }] : [])],
     [
       ...hbm.lines.map((line) => row(line.name, line.bytes, line.accuracy, line.source)),
       row("needed, in pages of 4 KiB", hbm.roundedBytes),
@@ -86,6 +139,15 @@ function hbmParts(hbm: FitHbm, style: Style): string[] {
     ],
     style,
   )];
+}
+
+/** Where HBMs are: the devices, and which HBMs of each where that is the same for all. */
+function placesText(hbms: readonly FitHbm[]): string {
+  const devices = new Map<number, number[]>();
+  for (const { device, hbm } of hbms) devices.set(device, [...(devices.get(device) ?? []), hbm]);
+  const byList = new Map<string, number[]>();
+  for (const [device, list] of devices) byList.set(rangesText(list), [...(byList.get(rangesText(list)) ?? []), device]);
+  return [...byList].map(([list, on]) => `device${on.length === 1 ? "" : "s"} ${rangesText(on)} HBM ${list}`).join("; ");
 }
 
 function sources(hbms: readonly FitHbm[]): string[] {
@@ -132,7 +194,7 @@ export function drawFitBars(hbms: readonly FitHbm[], options: BarOptions = {}): 
 function fitLines(hbm: FitHbm, hasDevices: boolean, pen: BarPen): string[] {
   const parts = hbm.lines.filter(({ bytes }) => bytes > 0);
   const wanted = parts.reduce((sum, { bytes }) => sum + bytes, 0);
-  const name = `${hasDevices ? `device ${hbm.device} ` : ""}HBM ${hbm.hbm}${hbm.cores.length === 0 ? "" : `, ${hbm.cores.length === 1 ? "core" : "cores"} ${hbm.cores.join(" ")}`}`;
+  const name = `${hasDevices ? `device ${hbm.device} ` : ""}HBM ${hbm.hbm}${hbm.cores.length === 0 ? "" : `, ${hbm.cores.length === 1 ? "core" : "cores"} ${rangesText(hbm.cores)}`}`;
   const state = hbm.marginBytes < 0
     ? `${humanSize(-hbm.marginBytes)} too much for ${humanSize(hbm.limitBytes)}`
     : `${humanSize(wanted)} of ${humanSize(hbm.limitBytes)} (${percentText(wanted, hbm.limitBytes)}), ${humanSize(hbm.marginBytes)} left`;

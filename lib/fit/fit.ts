@@ -11,7 +11,7 @@ import { BY_GENERATION, MEASURED } from "../sharding/measured.ts";
 import { type ExtraMemory, humanSize } from "../text/size.ts";
 import { fitAdvice } from "./fit_advice.ts";
 import { type Demand, type PlannedModel, plannedModel, wantsOf } from "./fit_demand.ts";
-import { checkNamed, checkQuestion, type FitOptions, isUsedByHbm, settle, type Settled, usedOn } from "./fit_question.ts";
+import { checkNamed, checkQuestion, type FitOptions, isUsedByHbm, settleOn, type Settled, usedOn } from "./fit_question.ts";
 import { sharingOf, shareKeyOf } from "./fit_share.ts";
 import { type FitAnswer, type FitDraft, type FitOnTop, type Trial, tryDemand } from "./fit_trial.ts";
 
@@ -34,7 +34,7 @@ export function fit(neffs: readonly Neff[], options: FitOptions = {}): FitAnswer
   checkQuestion(options, models.length);
   shareKeyOf(models, options.share);
   const machine = machineFor(models, options);
-  checkNamed(machine, options, settle(machine, models, options));
+  checkNamed(machine, options, settleOn(machine, models, options));
   const draft = answerOn(machine, models, options);
   return finish(draft, { models, options, smallest: smallestFor(models, options, draft) });
 }
@@ -83,7 +83,7 @@ function machineFor(models: readonly PlannedModel[], options: FitOptions): Machi
   }
   const able = candidates(models);
   // Named cores have to be there; anything else is answered for the smallest.
-  const named = cores === undefined && placement === undefined ? undefined : able.find((machine) => settle(machine, models, options).obstacle === null);
+  const named = cores === undefined && placement === undefined ? undefined : able.find((machine) => settleOn(machine, models, options).obstacle === null);
   const machine = named ?? able[0] ?? INSTANCES.find(({ target }) => target !== null);
   if (machine === undefined) throw new ArgumentError("Cannot answer: the table of instance types is empty");
   return machine;
@@ -147,7 +147,7 @@ function degreesOf(machine: Machine, most: number): number[] {
 }
 
 function answerFor(machine: Machine, models: readonly PlannedModel[], options: FitOptions): FitDraft {
-  const settled = settle(machine, models, options);
+  const settled = settleOn(machine, models, options);
   const { lnc, logicalCores, placements, mode } = settled;
   const onTop = onTopOf(machine, models, options);
   const base = {

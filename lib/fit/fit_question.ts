@@ -149,7 +149,7 @@ export function usedOn({ used }: FitOptions): (hbm: number) => number {
 }
 
 /** Settles a question for a machine: size of logical cores, cores, scratchpad. */
-export function settle(machine: Machine, models: readonly PlannedModel[], options: FitOptions): Settled {
+export function settleOn(machine: Machine, models: readonly PlannedModel[], options: FitOptions): Settled {
   const { lnc, notes: lncNotes } = lncFor(machine, models, options);
   const available = Math.floor(machineCores(machine) / lnc);
   const cores = coresFor(options, available);

@@ -69,6 +69,11 @@ test("only ffi names bun:ffi or Deno", () => {
   assert.deepEqual(wrong, []);
 });
 
+test("only the page names the browser's document and window", () => {
+  const wrong = files.filter((file) => !file.startsWith("lib/map/page")).filter((file) => /\bdocument\.(?:createElement|getElementById|querySelector|addEventListener)|\bwindow\.(?:addEventListener|matchMedia|document)|\bHTML\w*Element\b/.test(code(file)));
+  assert.deepEqual(wrong, []);
+});
+
 test("files are snake_case and carry at most 400 lines", () => {
   for (const file of files) {
     assert.match(file.split("/").at(-1)!, /^[a-z0-9]+(_[a-z0-9]+)*\.ts$/, file);

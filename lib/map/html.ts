@@ -1,48 +1,10 @@
 /** The picture as one HTML file. */
+import { PAGE_SCRIPT } from "./page_asset.ts";
 import { createHash } from "node:crypto";
 import { categories } from "./categories.ts";
 import { toDrawing } from "./drawing.ts";
 import type { MemoryPicture } from "./model.ts";
-import { actionsFunctions } from "./page/actions.ts";
-import { describeFunctions, panelFunctions } from "./page/panel.ts";
-import { drawMapFunctions, mapLayoutFunctions } from "./page/draw_map.ts";
-import { drawTimeFunctions } from "./page/draw_time.ts";
-import { drawTreeFunctions, penFunctions } from "./page/draw_tree.ts";
-import { scaleFunctions, stateFunctions } from "./page/state.ts";
-import { searchFunctions, textFunctions } from "./page/text.ts";
-import { startFunctions, wireFunctions } from "./page/start.ts";
 import { elsewhere, escapeHtml, figures, hbmList, kindsTable, legend, notesList, ownersTable } from "./sections.ts";
-import { treemapFunctions } from "./treemap.ts";
-
-const ALL = [
-  ...actionsFunctions,
-  ...describeFunctions,
-  ...drawMapFunctions,
-  ...drawTimeFunctions,
-  ...drawTreeFunctions,
-  ...mapLayoutFunctions,
-  ...panelFunctions,
-  ...penFunctions,
-  ...scaleFunctions,
-  ...searchFunctions,
-  ...startFunctions,
-  ...stateFunctions,
-  ...textFunctions,
-  ...wireFunctions,
-  ...treemapFunctions,
-];
-
-/**
- * The page's script as text: the functions of `view/`, as this runtime has them
- * without their types, and the call that starts the page. They are ordinary typed
- * functions, tested as such; the page gets their source.
- */
-export function pageScript(): string {
-  return `"use strict";(()=>{\n${ALL.map(String).join("\n")}\nstart(window);\n})();`;
-}
-
-/** Names of the functions in the script. */
-export const scriptNames: readonly string[] = ALL.map(({ name }) => name);
 
 function colours(scheme: "light" | "dark"): string {
   return categories.map((category) => `--${category.key}:${category[scheme]}`).join(";");
@@ -169,7 +131,7 @@ section{margin-top:20px;break-inside:avoid}
  * and the page's content policy allows exactly its own script and style.
  */
 export function pictureHtml(picture: MemoryPicture): string {
-  const script = pageScript();
+  const script = PAGE_SCRIPT;
   const style = pageStyle();
   const policy = `default-src 'none'; script-src '${hashOf(script)}'; style-src '${hashOf(style)}'; base-uri 'none'; form-action 'none'`;
   const title = escapeHtml(picture.title);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { squarify } from "../../lib/map/treemap.ts";
+import { squarify } from "../../lib/map/page/draw_tree.ts";
 
 const box = fc.record({ x: fc.integer({ min: -5, max: 50 }), y: fc.integer({ min: -5, max: 50 }), width: fc.integer({ min: 1, max: 900 }), height: fc.integer({ min: 1, max: 900 }) });
 

@@ -121,8 +121,8 @@ test("bytes stream in from blobs, streams and generators, piece by piece", async
     assert.deepEqual(new Uint8Array(await tensor.read(bytes.length, { at })), bytes);
     await tensor.fill(0);
   };
-  await check(await tensor.write(new Blob([bytes])));
-  await check(await tensor.write(new Blob([bytes]).stream(), { at: 10 }), 10);
+  await check(await tensor.write(new Blob([new Uint8Array(bytes)])));
+  await check(await tensor.write(new Blob([new Uint8Array(bytes)]).stream(), { at: 10 }), 10);
   async function* generate() {
     for (let at = 0; at < bytes.length; at += 100_003) yield bytes.subarray(at, at + 100_003);
   }

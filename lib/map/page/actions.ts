@@ -1,5 +1,4 @@
 /** What the user can do. Part of the page. */
-import type { PageFunction } from "./dom.ts";
 import type { Drawing } from "../drawing.ts";
 import { drawMap } from "./draw_map.ts";
 import { drawTime } from "./draw_time.ts";
@@ -156,9 +155,3 @@ export function showCrumbs(view: View): void {
     return button;
   }));
 }
-
-/** The functions of this file, for the page. */
-export const actionsFunctions: readonly PageFunction[] = [
-  drawAll, setWindow, zoom, pan, showHbm, setMode, select, reveal, step, stepLane, search, nextMatch, goToMatch, openNode,
-  showCrumbs,
-];

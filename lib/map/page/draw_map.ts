@@ -1,7 +1,6 @@
 /** Draws the address map of one HBM. Part of the page. */
-import type { PageFunction, Pen } from "./dom.ts";
 import { boxText, boxTextWhole, hatch, inkOn, labelFont, preparePen } from "./draw_tree.ts";
-import { byId, fillOf, inksOf, type Item, stepAt, toAddress, toUnit, type View } from "./state.ts";
+import { byId, canvasOf, fillOf, inksOf, type Item, stepAt, toAddress, toUnit, type View } from "./state.ts";
 import { hexAddress, humanBytes } from "./text.ts";
 
 /** Heights of the rows of the map, in CSS pixels from its upper edge. */
@@ -45,7 +44,7 @@ export function addressUnder(view: View, x: number, width: number): number {
 /** The regions in sight: indexes of the first and the one after the last. */
 export function regionsInSight(view: View): { readonly first: number; readonly end: number } {
   const { regions } = view.hbms[view.slot]!;
-  const first = stepAt(view.scale.units, view.from);
+  const first = stepAt(view.scale, view.from);
   let end = first;
   while (end < regions.length && view.scale.units[end]! <= view.to) end++;
   return { first, end };
@@ -73,13 +72,11 @@ export function itemAt(view: View, x: number, y: number, width: number): Item | 
   return nearest(inSight.flatMap((region) => region.variables.filter((one) => one.lane === lane)));
 }
 
-/** The functions of this file, for the page. */
-export const mapLayoutFunctions: readonly PageFunction[] = [rowsOf, placeOn, edgesOf, addressUnder, regionsInSight, itemAt];
 
 /** Draws the map; only what is in sight, and of what is thinner than a pixel one per pixel. */
 export function drawMap(view: View): void {
   const rows = rowsOf(view);
-  const { pen, width } = preparePen(view, byId(view.page, "map"), rows.height);
+  const { pen, width } = preparePen(view, canvasOf(view.page, "map"), rows.height);
   const { regions } = view.hbms[view.slot]!;
   const { first, end } = regionsInSight(view);
   const inSight = regions.slice(first, end);
@@ -104,7 +101,7 @@ export function drawMap(view: View): void {
   byId(view.page, "map").dataset["drawn"] = String(drawn);
 }
 
-function drawAxis(view: View, pen: Pen, width: number, inSight: readonly Item[]): void {
+function drawAxis(view: View, pen: CanvasRenderingContext2D, width: number, inSight: readonly Item[]): void {
   const inks = inksOf(view);
   pen.font = labelFont(10.5, true);
   const room = pen.measureText("0x0000000000").width + 22;
@@ -126,7 +123,7 @@ function drawAxis(view: View, pen: Pen, width: number, inSight: readonly Item[])
   }
 }
 
-function drawPools(view: View, pen: Pen, width: number, rows: Rows): void {
+function drawPools(view: View, pen: CanvasRenderingContext2D, width: number, rows: Rows): void {
   const inks = inksOf(view);
   pen.font = labelFont(11, false);
   for (const [name, start, size] of view.hbms[view.slot]!.pools) {
@@ -139,7 +136,7 @@ function drawPools(view: View, pen: Pen, width: number, rows: Rows): void {
   }
 }
 
-function drawRegion(view: View, pen: Pen, region: Item, rows: Rows, width: number): void {
+function drawRegion(view: View, pen: CanvasRenderingContext2D, region: Item, rows: Rows, width: number): void {
   const edges = edgesOf(view, region, width);
   const x = Math.max(-4, edges.left);
   const box = { x, y: rows.regions, width: Math.max(1, Math.min(width + 4, edges.right) - x - (edges.right - edges.left > 4 ? 1.5 : 0)), height: rows.regionHeight };
@@ -151,7 +148,7 @@ function drawRegion(view: View, pen: Pen, region: Item, rows: Rows, width: numbe
 }
 
 /** Name and size in a region that has room for them; lines over what is free and what is the driver's. */
-function decorateRegion(view: View, pen: Pen, region: Item, box: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }, width: number): void {
+function decorateRegion(view: View, pen: CanvasRenderingContext2D, region: Item, box: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }, width: number): void {
   const inks = inksOf(view);
   const fill = fillOf(view, region.category);
   const x = Math.max(0, box.x);
@@ -174,7 +171,7 @@ function decorateRegion(view: View, pen: Pen, region: Item, box: { readonly x: n
   boxTextWhole(pen, [humanBytes(region.size)], { ...seen, y: box.y + 22, height: 16 }, inkOn(fill));
 }
 
-function drawVariables(view: View, pen: Pen, region: Item, rows: Rows, width: number): number {
+function drawVariables(view: View, pen: CanvasRenderingContext2D, region: Item, rows: Rows, width: number): number {
   if (region.variables.length === 0) return 0;
   const last: number[] = [];
   let drawn = 0;
@@ -203,7 +200,7 @@ function drawVariables(view: View, pen: Pen, region: Item, rows: Rows, width: nu
 }
 
 /** Marks an item, and of a variable also where it is in its region. */
-function outline(view: View, pen: Pen, item: Item, rows: Rows, width: number, strong: boolean): void {
+function outline(view: View, pen: CanvasRenderingContext2D, item: Item, rows: Rows, width: number, strong: boolean): void {
   const inks = inksOf(view);
   const { left, right } = edgesOf(view, item, width);
   if (right < 0 || left > width) return;
@@ -230,7 +227,7 @@ function outline(view: View, pen: Pen, item: Item, rows: Rows, width: number, st
 /** The whole HBM in true proportion, with the part in sight framed. */
 export function drawOverview(view: View): void {
   const height = 18;
-  const { pen, width } = preparePen(view, byId(view.page, "overview"), height);
+  const { pen, width } = preparePen(view, canvasOf(view.page, "overview"), height);
   const inks = inksOf(view);
   const hbm = view.hbms[view.slot]!;
   pen.fillStyle = fillOf(view, -1);
@@ -257,6 +254,3 @@ export function drawOverview(view: View): void {
   pen.strokeRect(Math.min(width - 3, left) + 0.75, 1.5, Math.max(2, right - left - 1.5), 15);
   pen.lineWidth = 1;
 }
-
-/** The functions of this file, for the page. */
-export const drawMapFunctions: readonly PageFunction[] = [drawMap, drawAxis, drawPools, drawRegion, decorateRegion, drawVariables, outline, drawOverview];

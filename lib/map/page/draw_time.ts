@@ -1,7 +1,6 @@
 /** Draws use over time. Part of the page. */
-import type { PageFunction, Pen } from "./dom.ts";
 import { labelFont, preparePen } from "./draw_tree.ts";
-import { byId, fillOf, inksOf, type View } from "./state.ts";
+import { canvasOf, fillOf, inksOf, type View } from "./state.ts";
 import { humanBytes } from "./text.ts";
 
 /** Height of the curve, and of the whole, in CSS pixels. */
@@ -14,7 +13,7 @@ export function drawTime(view: View): void {
   const { rows, start, peak } = view.data.time;
   if (rows.length === 0 || peak === null) return;
   const { curve, all } = timeHeights();
-  const { pen, width } = preparePen(view, byId(view.page, "time"), all);
+  const { pen, width } = preparePen(view, canvasOf(view.page, "time"), all);
   const inks = inksOf(view);
   const top = 26;
   const yOf = (bytes: number): number => top + (curve - top) * (1 - bytes / Math.max(1, peak.bytes));
@@ -49,7 +48,7 @@ export function drawTime(view: View): void {
   }
 }
 
-function drawEvents(view: View, pen: Pen, step: number, curve: number, all: number): void {
+function drawEvents(view: View, pen: CanvasRenderingContext2D, step: number, curve: number, all: number): void {
   const { rows } = view.data.time;
   const middle = (curve + all) / 2 - 4;
   const reach = (all - curve) / 2 - 18;
@@ -69,7 +68,7 @@ function drawEvents(view: View, pen: Pen, step: number, curve: number, all: numb
   pen.fillText(last, rows.length * step - pen.measureText(last).width - 2, all - 8);
 }
 
-function drawPeak(view: View, pen: Pen, width: number, step: number, yOf: (bytes: number) => number): void {
+function drawPeak(view: View, pen: CanvasRenderingContext2D, width: number, step: number, yOf: (bytes: number) => number): void {
   const { rows, peak } = view.data.time;
   const inks = inksOf(view);
   const index = rows.findIndex((row) => row[0] === peak!.sequence);
@@ -102,6 +101,3 @@ export function momentAt(view: View, x: number, width: number): number {
   const index = Math.floor((x / width) * rows.length);
   return index >= 0 && index < rows.length ? index : -1;
 }
-
-/** The functions of this file, for the page. */
-export const drawTimeFunctions: readonly PageFunction[] = [timeHeights, drawTime, drawEvents, drawPeak, momentAt];

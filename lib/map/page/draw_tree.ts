@@ -1,13 +1,12 @@
 /** Draws who owns what. Part of the page. */
+import { hierarchy, treemap, treemapSquarify } from "d3-hierarchy";
 import type { Drawing } from "../drawing.ts";
-import { squarify } from "../treemap.ts";
-import type { PageElement, PageFunction, Pen } from "./dom.ts";
 import { nodeBytes } from "./panel.ts";
-import { byId, fillOf, inksOf, type TreeBox, type View } from "./state.ts";
+import { canvasOf, fillOf, inksOf, type TreeBox, type View } from "./state.ts";
 import { humanBytes, isLight, shorten } from "./text.ts";
 
 /** Fits a canvas to its width and clears it. @param height in CSS pixels */
-export function preparePen(view: View, canvas: PageElement, height: number): { readonly pen: Pen; readonly width: number } {
+export function preparePen(view: View, canvas: HTMLCanvasElement, height: number): { readonly pen: CanvasRenderingContext2D; readonly width: number } {
   const ratio = view.page.devicePixelRatio || 1;
   const width = canvas.clientWidth;
   const [pixelsWide, pixelsHigh] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -17,7 +16,7 @@ export function preparePen(view: View, canvas: PageElement, height: number): { r
     canvas.height = pixelsHigh;
     canvas.style["height"] = `${height}px`;
   }
-  const pen = canvas.getContext("2d");
+  const pen = canvas.getContext("2d")!;
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width, height);
   pen.textBaseline = "middle";
@@ -32,7 +31,7 @@ export function labelFont(size: number, mono: boolean): string {
 }
 
 /** Text in a box, shortened to fit; nothing where nothing fits. Returns whether anything was written. */
-export function boxText(pen: Pen, text: string, box: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }, colour: string): boolean {
+export function boxText(pen: CanvasRenderingContext2D, text: string, box: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }, colour: string): boolean {
   const room = box.width - 8;
   if (room < 14 || box.height < 9) return false;
   let shown = text;
@@ -47,7 +46,7 @@ export function boxText(pen: Pen, text: string, box: { readonly x: number; reado
 }
 
 /** The first of several texts that fits a box whole; nothing where none does. Returns what was written. */
-export function boxTextWhole(pen: Pen, texts: readonly string[], box: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }, colour: string): string {
+export function boxTextWhole(pen: CanvasRenderingContext2D, texts: readonly string[], box: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }, colour: string): string {
   const fitting = box.height < 9 ? undefined : texts.find((text) => pen.measureText(text).width <= box.width - 6);
   if (fitting === undefined) return "";
   pen.fillStyle = colour;
@@ -61,7 +60,7 @@ export function inkOn(fill: string): string {
 }
 
 /** Diagonal lines over a box. @param step distance between lines in pixels */
-export function hatch(pen: Pen, box: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }, colour: string, step: number): void {
+export function hatch(pen: CanvasRenderingContext2D, box: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }, colour: string, step: number): void {
   pen.save();
   pen.beginPath();
   pen.rect(box.x, box.y, box.width, box.height);
@@ -77,13 +76,11 @@ export function hatch(pen: Pen, box: { readonly x: number; readonly y: number; r
   pen.restore();
 }
 
-/** The functions of this file, for the page. */
-export const penFunctions: readonly PageFunction[] = [preparePen, labelFont, boxText, boxTextWhole, inkOn, hatch];
 
 /** Draws the treemap below the last node of `view.treePath` and remembers where everything is. */
 export function drawTree(view: View): void {
   const height = 380;
-  const { pen, width } = preparePen(view, byId(view.page, "tree"), height);
+  const { pen, width } = preparePen(view, canvasOf(view.page, "tree"), height);
   const boxes: TreeBox[] = [];
   const node = view.treePath.at(-1)!;
   if (node[6].length > 0) layChildren(node, view.treePath, { x: 0, y: 0, width, height }, boxes);
@@ -115,7 +112,7 @@ function layChildren(
   });
 }
 
-function drawBox(view: View, pen: Pen, box: TreeBox): void {
+function drawBox(view: View, pen: CanvasRenderingContext2D, box: TreeBox): void {
   const { node } = box;
   const name = view.data.strings[node[0]] ?? "";
   const inset = { x: box.x + 0.5, y: box.y + 0.5, width: Math.max(0.5, box.width - 1), height: Math.max(0.5, box.height - 1) };
@@ -158,5 +155,23 @@ export function treeBoxAt(view: View, x: number, y: number): TreeBox | null {
   return found;
 }
 
-/** The functions of this file, for the page. */
-export const drawTreeFunctions: readonly PageFunction[] = [drawTree, layChildren, drawBox, isDarkInk, treeBoxAt];
+/**
+ * Lays out a treemap by the squarified method: rectangles of the areas asked for, near to squares.
+ *
+ * @param sizes non-negative, in any order
+ * @returns x, y, width and height of each, one after the other, in the order given
+ */
+export function squarify(sizes: readonly number[], box: { readonly x: number; readonly y: number; readonly width: number; readonly height: number }): readonly number[] {
+  const result: number[] = Array.from({ length: 4 * sizes.length }, () => 0);
+  if (box.width <= 0 || box.height <= 0 || !sizes.some((size) => size > 0)) return result;
+  interface Part {
+    readonly index: number;
+    readonly size: number;
+    readonly parts?: readonly Part[];
+  }
+  const parts = sizes.map((size, index): Part => ({ index, size })).filter(({ size }) => size > 0);
+  const root = hierarchy<Part>({ index: -1, size: 0, parts }, (part) => part.parts).sum(({ size }) => size).sort((a, b) => (b.value ?? 0) - (a.value ?? 0) || a.data.index - b.data.index);
+  const placed = treemap<Part>().tile(treemapSquarify.ratio(1)).size([box.width, box.height])(root);
+  for (const { data, x0, y0, x1, y1 } of placed.children ?? []) result.splice(4 * data.index, 4, box.x + x0, box.y + y0, x1 - x0, y1 - y0);
+  return result;
+}

@@ -1,6 +1,6 @@
 /** Text parts of the page: tooltip, details, search results. Part of the page. All texts go in as text, never as markup. */
 import type { Drawing } from "../drawing.ts";
-import type { Page, PageElement, PageFunction } from "./dom.ts";
+import type { Page } from "./state.ts";
 import { byId, fillOf, type Item, type View } from "./state.ts";
 import { exactBytes, hexRange, humanBytes } from "./text.ts";
 
@@ -83,11 +83,9 @@ export function describeMoment(view: View, index: number): Description {
   return { title: action === "alloc" ? "allocated" : "freed", kind: `event ${sequence}`, category, lines };
 }
 
-/** The functions of this file, for the page. */
-export const describeFunctions: readonly PageFunction[] = [describe, summarize, nodeBytes, describeNode, describeMoment];
 
 /** A new element with a class and text. */
-export function element(page: Page, name: string, className: string, text: string): PageElement {
+export function element(page: Page, name: string, className: string, text: string): HTMLElement {
   const made = page.document.createElement(name);
   made.className = className;
   made.textContent = text;
@@ -95,7 +93,7 @@ export function element(page: Page, name: string, className: string, text: strin
 }
 
 /** Fills an element with a description. */
-export function showDescription(view: View, into: PageElement, description: Description): void {
+export function showDescription(view: View, into: HTMLElement, description: Description): void {
   const { page } = view;
   const title = element(page, "p", "what", "");
   const chip = element(page, "i", "chip", "");
@@ -148,7 +146,7 @@ export function showResults(view: View): void {
   list.replaceChildren(...matches.slice(first, first + 12).map((item, index) => resultRow(view, item, first + index)));
 }
 
-function resultRow(view: View, item: Item, index: number): PageElement {
+function resultRow(view: View, item: Item, index: number): HTMLElement {
   const { page } = view;
   const hbm = view.hbms[item.slot]!;
   const row = element(page, "li", index === view.matchAt ? "current" : "", "");
@@ -161,6 +159,3 @@ function resultRow(view: View, item: Item, index: number): PageElement {
   row.append(chip, element(page, "span", "name", item.name), element(page, "span", "more", `${item.owner}  ${humanBytes(item.size)}  ${place}`));
   return row;
 }
-
-/** The functions of this file, for the page. */
-export const panelFunctions: readonly PageFunction[] = [element, showDescription, showTooltip, hideTooltip, showSelection, showResults, resultRow];

@@ -3,7 +3,7 @@ import type { Drawing } from "../drawing.ts";
 import {
   drawAll, goToMatch, nextMatch, openNode, pan, reveal, search, select, setMode, setWindow, showCrumbs, showHbm, step, stepLane, zoom,
 } from "./actions.ts";
-import type { Page, PageEvent, PageFunction } from "./dom.ts";
+import type { Page } from "./state.ts";
 import { drawMap, itemAt, placeOn, rowsOf } from "./draw_map.ts";
 import { drawTime, momentAt } from "./draw_time.ts";
 import { drawTree, treeBoxAt } from "./draw_tree.ts";
@@ -36,7 +36,7 @@ function wireMap(view: View): void {
   const map = byId(view.page, "map");
   let dragFrom: number | null = null;
   let hasMoved = false;
-  const placed = (event: PageEvent): { readonly x: number; readonly y: number; readonly width: number } => {
+  const placed = (event: MouseEvent): { readonly x: number; readonly y: number; readonly width: number } => {
     const box = map.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top, width: box.width };
   };
@@ -88,7 +88,7 @@ function wireMap(view: View): void {
   map.addEventListener("keydown", (event) => onMapKey(view, event));
 }
 
-function onMapKey(view: View, event: PageEvent): void {
+function onMapKey(view: View, event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const actions: Readonly<Record<string, () => void>> = {
     "ArrowRight": () => event.shiftKey ? pan(view, 0.2) : step(view, 1),
@@ -115,8 +115,8 @@ function onMapKey(view: View, event: PageEvent): void {
   action();
 }
 
-function onPageKey(view: View, event: PageEvent): void {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target?.tagName === "INPUT") return;
+function onPageKey(view: View, event: KeyboardEvent): void {
+  if (event.ctrlKey || event.metaKey || event.altKey || closest(event, "input") !== null) return;
   if (event.key === "/") {
     event.preventDefault();
     byId(view.page, "search").focus();
@@ -126,7 +126,7 @@ function onPageKey(view: View, event: PageEvent): void {
 
 function wireSearch(view: View): void {
   const { page } = view;
-  const input = byId(page, "search");
+  const input = page.document.querySelector<HTMLInputElement>("input#search")!;
   input.addEventListener("input", () => search(view, input.value));
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter") {
@@ -145,7 +145,7 @@ function wireSearch(view: View): void {
   }));
   // Pressed, not clicked: the list goes when the input loses the focus.
   byId(page, "results").addEventListener("pointerdown", (event) => {
-    const index = event.target?.closest("li")?.dataset["index"];
+    const index = closest(event, "li")?.dataset["index"];
     event.preventDefault();
     if (index !== undefined) goToMatch(view, Number(index));
   });
@@ -160,7 +160,7 @@ function wireButtons(view: View): void {
   onClick("fitted", () => setMode(view, "fitted"));
   onClick("true", () => setMode(view, "true"));
   byId(page, "hbms").addEventListener("click", (event) => {
-    const slot = event.target?.closest("button")?.dataset["slot"];
+    const slot = closest(event, "button")?.dataset["slot"];
     if (slot !== undefined) showHbm(view, Number(slot));
   });
 }
@@ -218,8 +218,6 @@ function wireTime(view: View): void {
   });
 }
 
-/** The functions of this file, for the page. */
-export const wireFunctions: readonly PageFunction[] = [wire, recolour, wireMap, onMapKey, onPageKey, wireSearch, wireButtons, wireTree, wireTime];
 
 /** Reads the data that the page carries, draws it, and connects mouse and keys. */
 export function start(page: Page): void {
@@ -254,5 +252,7 @@ export function start(page: Page): void {
   };
 }
 
-/** The functions of this file, for the page. */
-export const startFunctions: readonly PageFunction[] = [start];
+/** The element of an event's target, or around it, that a selector names. */
+function closest({ target }: Event, selector: string): HTMLElement | null {
+  return target instanceof Element ? target.closest<HTMLElement>(selector) : null;
+}

@@ -1,13 +1,13 @@
 /** What the page knows while it is open. Part of the page. */
+import { type ScaleLinear, scaleLinear } from "d3-scale";
 import type { Drawing, RegionRow } from "../drawing.ts";
-import type { Page, PageElement, PageFunction } from "./dom.ts";
 
 /** A piecewise linear way from addresses to 0 … 1. */
 export interface Scale {
-  /** Addresses where it bends, ascending. */
-  readonly addresses: readonly number[];
-  /** Their places, ascending, from 0 to 1. */
+  /** Places where regions begin, and the end: ascending, from 0 to 1. */
   readonly units: readonly number[];
+  /** From addresses to places, bent where regions begin. */
+  readonly line: ScaleLinear<number, number>;
 }
 
 /**
@@ -43,38 +43,24 @@ export function makeScale(regions: readonly { readonly start: number; readonly s
   const last = regions.at(-1);
   addresses.push(last === undefined ? 1 : last.start + last.size);
   units.push(1);
-  return { addresses, units };
-}
-
-/** Index of the last entry that is not above a value; at least 0, and never the last entry. */
-export function stepAt(ascending: readonly number[], value: number): number {
-  let low = 0;
-  let high = ascending.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (ascending[middle]! <= value) low = middle + 1;
-    else high = middle;
-  }
-  return Math.max(0, Math.min(ascending.length - 2, low - 1));
+  return { units, line: scaleLinear(addresses, units) };
 }
 
 /** The place of an address on the line, 0 … 1. */
-export function toUnit(scale: Scale, address: number): number {
-  const at = stepAt(scale.addresses, address);
-  const [from, to] = [scale.addresses[at]!, scale.addresses[at + 1]!];
-  return scale.units[at]! + ((address - from) / (to - from)) * (scale.units[at + 1]! - scale.units[at]!);
+export function toUnit({ line }: Scale, address: number): number {
+  return line(address);
 }
 
 /** The address at a place on the line. */
-export function toAddress(scale: Scale, unit: number): number {
-  const at = stepAt(scale.units, unit);
-  const [from, to] = [scale.units[at]!, scale.units[at + 1]!];
-  const share = to === from ? 0 : (unit - from) / (to - from);
-  return scale.addresses[at]! + share * (scale.addresses[at + 1]! - scale.addresses[at]!);
+export function toAddress({ line }: Scale, unit: number): number {
+  return line.invert(unit);
 }
 
-/** The functions of this file, for the page. */
-export const scaleFunctions: readonly PageFunction[] = [makeScale, stepAt, toUnit, toAddress];
+/** Index of the last place that is not right of `unit`; at least 0, and never the last place. */
+export function stepAt({ units }: Scale, unit: number): number {
+  return Math.max(0, Math.min(units.length - 2, units.findLastIndex((place) => place <= unit)));
+}
+
 
 /** A region or a variable. */
 export interface Item {
@@ -185,9 +171,17 @@ export function unpackHbm(data: Drawing, hbm: Drawing["hbms"][number], slot: num
   return { device: hbm.device, index: hbm.index, base: hbm.base, size: hbm.size, pools: hbm.pools, regions, lanes };
 }
 
+/** The window of the page, with what scripts that drive it may use. */
+export type Page = Window & { memoryMap?: unknown };
+
 /** An element of the page by its id. */
-export function byId(page: Page, id: string): PageElement {
+export function byId(page: Page, id: string): HTMLElement {
   return page.document.getElementById(id)!;
+}
+
+/** A canvas of the page by its id. */
+export function canvasOf(page: Page, id: string): HTMLCanvasElement {
+  return page.document.querySelector<HTMLCanvasElement>(`canvas#${id}`)!;
 }
 
 /** The fill of a category in the page's colours. */
@@ -203,6 +197,3 @@ export function inksOf(view: View): { readonly ink: string; readonly muted: stri
     ? { ink: "#e9eaec", muted: "#a3a9b3", rule: "#343a42", paper: "#14171b", accent: "#ffd166" }
     : { ink: "#1b1e23", muted: "#5b626c", rule: "#d9dad4", paper: "#fcfcf9", accent: "#111418" };
 }
-
-/** The functions of this file, for the page. */
-export const stateFunctions: readonly PageFunction[] = [openView, unpackHbm, byId, fillOf, inksOf];

@@ -1,5 +1,4 @@
 /** Numbers as text. Part of the page: each function stands on its own or uses functions of this folder. */
-import type { PageFunction } from "./dom.ts";
 import type { Item } from "./state.ts";
 
 /** A byte count for people: `62.0 KiB`. */
@@ -48,8 +47,6 @@ export function shorten(text: string, most: number): string {
   return `${text.slice(0, most - 1 - tail)}…${text.slice(text.length - tail)}`;
 }
 
-/** The functions of this file, for the page. */
-export const textFunctions: readonly PageFunction[] = [humanBytes, exactBytes, hexAddress, hexRange, isLight, shorten];
 
 /**
  * The items that match every word of a query, in name, usage, type, owner,
@@ -71,6 +68,3 @@ export function findItems(items: readonly Item[], query: string): readonly Item[
   const rank = (item: Item): number => (item.name.toLowerCase() === words.join(" ") ? 0 : item.kind === "variable" ? 1 : 2);
   return found.map((item, index) => ({ item, index })).sort((a, b) => rank(a.item) - rank(b.item) || a.index - b.index).map(({ item }) => item);
 }
-
-/** The functions of this file, for the page. */
-export const searchFunctions: readonly PageFunction[] = [findItems];

@@ -31,7 +31,7 @@ const PROMISES: Readonly<Record<string, readonly RegExp[]>> = {
     /^\d+ lines in the log/m, /^seq,action,id,core,hbm,/m, /^\d+,alloc,\d+,0,0,device,WEIGHT,/m,
   ],
   "fit.ts": [/^fits \d+ \[\]$/m, /^does-not-fit -\d+ \[/m, /^first that finds no room: kv cache$/m],
-  "kv_cache.ts": [/24 GiB, 1025 MiB used/, /32 tensors, first at 0x[0-9a-f]+, all on HBM 0/, /^status 4 \(NRT_RESOURCE\): Cannot allocate tensor one layer too many/m, /^hint: ./m, /^after closing the cache: 1025 MiB$/m],
+  "kv_cache.ts": [/24 GiB, 129 MiB used/, /32 tensors, first at 0x[0-9a-f]+, all on HBM 0/, /^status 4 \(NRT_RESOURCE\): Cannot allocate tensor one layer too many/m, /^hint: ./m, /^after closing the cache: 129 MiB$/m],
   "shared_hbm.ts": [/lnc 0 \(nd0:nc0\) is on HBM 0; so is lnc 1 \(nd0:nc1\)/, /HBM 0: 512\.0 of 24576 MiB, cores 0 1 \(device-relative\)/, /most: core 1 \(global 1\), 512\.0 MiB/],
 };
 

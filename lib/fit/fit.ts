@@ -161,12 +161,23 @@ function answerFor(machine: Machine, models: readonly PlannedModel[], options: F
     models, logicalCores, placements, lnc, mode, modeAssumed: settled.modeAssumed, shareKey: shareKeyOf(models, options.share),
     extra: extraFor(options), profile: options.profile ?? false, runtime: runtimeFor(machine, options),
   };
-  const attempt = (changes: Partial<Demand>) => tryDemand(machine, wantsOf({ ...demand, ...changes }), usedOn(options));
+  const attempt = (changes: Partial<Demand>) => tryWithCeilings(machine, { ...demand, ...changes }, usedOn(options));
   const trial = attempt({});
   const { hbms, cores, shortage, largestPrivateBytes } = trial;
   const least = hbms.reduce((lowest, { marginBytes }) => Math.min(lowest, marginBytes), Infinity);
   const margin = Number.isFinite(least) ? least : 0;
   return { ...base, ...judge(trial, { machine, demand, attempt, margin, onTop }), obstacle: null, margin, shortage, hbms, cores, largestPrivateBytes };
+}
+
+/** Tries a demand as the loader works: a contiguous arena that cannot grow is a ceiling, what lies beyond is private. */
+function tryWithCeilings(machine: Machine, demand: Demand, used: (hbm: number) => number): Trial {
+  const ceilings = new Map<number, number>();
+  for (;;) {
+    const trial = tryDemand(machine, wantsOf({ ...demand, ceilings }), used);
+    if (trial.stopped.size === 0) return trial;
+    // Each core stops once, so this ends.
+    for (const [core, pages] of trial.stopped) ceilings.set(core, pages);
+  }
 }
 
 interface Judging {

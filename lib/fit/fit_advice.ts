@@ -119,19 +119,20 @@ function scratchpadAdvice(draft: FitDraft, { ask }: AdviceContext): string[] {
   const { hbms, scratchpad } = draft;
   const privateBytes = sumOf(hbms, "private scratchpad");
   if (privateBytes === 0) return [];
+  if (scratchpad.contiguous) return [`${humanSize(privateBytes)} of scratchpad variables are private: what lies below the contiguous scratchpad is taken, so that it cannot grow.`];
   const what = `${humanSize(privateBytes)} of scratchpad variables cross a page and are private`;
   const now = scratchpadBytes(draft);
   let best: { readonly pageBytes: number; readonly total: number } | undefined;
-  for (let step = 1; step <= LARGEST_PAGE_STEPS && !scratchpad.contiguous; step++) {
+  for (let step = 1; step <= LARGEST_PAGE_STEPS; step++) {
     const pageBytes = step * PAGE_STEP;
     const other = ask({ scratchpad: pageBytes });
     const total = scratchpadBytes(other);
     if (sumOf(other.hbms, "private scratchpad") === 0 && total < (best?.total ?? now)) best = { pageBytes, total };
   }
-  const contiguous = scratchpad.contiguous ? undefined : ask({ scratchpad: "contiguous" });
+  const contiguous = ask({ scratchpad: "contiguous" });
   const advice: string[] = [];
   if (best !== undefined) advice.push(`${what}; with larger pages none are, which saves ${humanSize(now - best.total)}: ${pageAdvice(best.pageBytes).settings.join(" ")}`);
-  if (contiguous?.scratchpad.contiguous === true && sumOf(contiguous.hbms, "private scratchpad") === 0 && scratchpadBytes(contiguous) < now) {
+  if (contiguous.scratchpad.contiguous && sumOf(contiguous.hbms, "private scratchpad") === 0 && scratchpadBytes(contiguous) < now) {
     advice.push(best === undefined ? `${what}; the contiguous scratchpad has no such limit and saves ${humanSize(now - scratchpadBytes(contiguous))}.` : `The contiguous scratchpad has no such limit and takes ${humanSize(scratchpadBytes(contiguous))}.`);
   }
   return advice.length > 0 ? advice : [`${what}; no page size avoids that.`];

@@ -52,6 +52,8 @@ export interface Demand {
   readonly mode: ScratchpadMode;
   /** Whether nobody said how the scratchpad is set up: its figures rest on an assumption then. */
   readonly modeAssumed: boolean;
+  /** Pages a core's contiguous arena stops at, where what lies below is taken. Default none. */
+  readonly ceilings?: ReadonlyMap<number, number> | undefined;
   /** Per logical core. */
   readonly extra: readonly ExtraMemory[];
   readonly profile: boolean;
@@ -173,11 +175,11 @@ interface ModelContext {
 }
 
 function modelWants(model: PlannedModel, { demand, logical, arenas, index, shared: sharedLeft }: ModelContext): Want[] {
-  const { mode, lnc, modeAssumed, shareKey } = demand;
+  const { mode, lnc, modeAssumed, shareKey, ceilings } = demand;
   const core = (subgraph: number) => logical * lnc + subgraph;
   const places = arenaPlaces(mode, model.plans);
   const wants: Want[] = [];
-  const pages = places.map(({ localPages }, subgraph) => growArena(wants, { mode, modeAssumed, arenas, core: core(subgraph), needed: localPages, model: model.name }));
+  const pages = places.map(({ localPages }, subgraph) => growArena(wants, { mode, modeAssumed, arenas, core: core(subgraph), needed: localPages, ceiling: ceilings?.get(core(subgraph)) ?? Infinity, model: model.name }));
   const shared = pages[0] ?? 0;
   model.plans.forEach((plan, subgraph) => {
     const place = { localOffset: places[subgraph]?.localOffset ?? 0, localPages: pages[subgraph] ?? 0, sharedPages: shared };
@@ -203,11 +205,11 @@ function itemWant(item: FootprintItem, core: number, { model, modeAssumed }: { m
  * The pages a core's arena gains for a model, and how many the model can count
  * on. A contiguous arena cannot grow once another core's page lies below it.
  */
-function growArena(wants: Want[], about: { mode: ScratchpadMode; modeAssumed: boolean; arenas: ScratchpadPages; core: number; needed: number; model: string }): number {
-  const { mode, modeAssumed, arenas, core, needed, model } = about;
+function growArena(wants: Want[], about: { mode: ScratchpadMode; modeAssumed: boolean; arenas: ScratchpadPages; core: number; needed: number; ceiling: number; model: string }): number {
+  const { mode, modeAssumed, arenas, core, needed, ceiling, model } = about;
   const facts = modeAssumed ? assumed(PAGES) : PAGES;
   let pages = arenas.perCore.get(core) ?? 0;
-  while (pages < needed && (!mode.contiguous || pages === 0 || arenas.lastOwner === core)) {
+  while (pages < Math.min(needed, ceiling) && (!mode.contiguous || pages === 0 || arenas.lastOwner === core)) {
     wants.push(want(facts, {
       name: "scratchpad page", bytes: mode.pageBytes, core, usage: PAGE_USAGE, contiguous: mode.contiguous, model,
       alignment: mode.contiguous ? 0 : SCRATCHPAD_PAGE_ALIGNMENT,

@@ -226,7 +226,7 @@ function modeFor(machine: Machine, lnc: number, { scratchpad, settings = {} }: F
   const { pageBytes, contiguous } = settings;
   const given = scratchpad !== undefined;
   const mode = scratchpadMode({
-    contiguous: given ? scratchpad === "contiguous" : contiguous?.value ?? false,
+    contiguous: given ? scratchpad === "contiguous" : contiguous?.value ?? "possible",
     pageBytes: given ? (typeof scratchpad === "number" ? scratchpad : undefined) : pageBytes?.value,
     architecture: machine.architecture,
     lncSize: lnc,

@@ -72,6 +72,8 @@ export interface Trial {
   readonly shortage: FitShortage | null;
   /** Bytes that found room only in other cores' regions. */
   readonly spilledBytes: number;
+  /** Contiguous arenas that could not grow as far as wanted: pages by core; at most the first of each HBM. */
+  readonly stopped: ReadonlyMap<number, number>;
   /** Largest scratchpad variable that had to be private, 0 for none. */
   readonly largestPrivateBytes: number;
 }
@@ -84,11 +86,12 @@ interface Placing {
   readonly spaces: Map<number, HbmSpace>;
   readonly wants: Map<number, Want[]>;
   readonly short: Set<number>;
+  readonly stopped: Map<number, number>;
 }
 
 /** Places `wants` in order. @param used what others hold on an HBM of the machine */
 export function tryDemand(machine: Machine, wants: readonly Want[], used: (hbm: number) => number): Trial {
-  const placing: Placing = { machine, used, spaces: new Map(), wants: new Map(), short: new Set() };
+  const placing: Placing = { machine, used, spaces: new Map(), wants: new Map(), short: new Set(), stopped: new Map() };
   let shortage: FitShortage | null = null;
   let ofLoader = false;
   for (const want of wants) {
@@ -98,6 +101,7 @@ export function tryDemand(machine: Machine, wants: readonly Want[], used: (hbm: 
     if (own === undefined) placing.wants.set(hbm, [want]);
     else own.push(want);
     if (want.bytes === 0 || (want.contiguous ? space.placeScratchpad(want.bytes) : space.place(want.bytes, want.alignment)) >= 0) continue;
+    if (want.contiguous) stop(placing, want);
     placing.short.add(hbm);
     // What the user brought says more than the runtime's own parts, which come first.
     if (shortage === null || (!ofLoader && want.usage !== null)) shortage = shortageOf(machine, want, space);
@@ -107,10 +111,20 @@ export function tryDemand(machine: Machine, wants: readonly Want[], used: (hbm: 
   return {
     hbms,
     cores: ledgersOf(wants),
+    stopped: placing.stopped,
     shortage,
     spilledBytes: hbms.reduce((sum, { spilledBytes }) => sum + spilledBytes, 0),
     largestPrivateBytes: wants.reduce((most, { line, bytes }) => (line === "private scratchpad" ? Math.max(most, bytes) : most), 0),
   };
+}
+
+/** Notes that a core's contiguous arena cannot grow any more: the loader goes on with private memory then. */
+function stop({ machine, stopped, wants }: Placing, { core }: Want): void {
+  const hbm = hbmOf(machine, core);
+  if ([...stopped.keys()].some((other) => hbmOf(machine, other) === hbm)) return;
+  // The last of them is the one that found no place.
+  const tried = (wants.get(hbm) ?? []).filter((one) => one.contiguous && one.core === core).length;
+  stopped.set(core, tried - 1);
 }
 
 function hbmsPerDevice(machine: Machine): number {

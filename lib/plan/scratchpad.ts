@@ -31,8 +31,8 @@ export interface ScratchpadMode {
 export interface ScratchpadRequest {
   /** Page size of the paged mode. Default 512 MiB. */
   readonly pageBytes?: number | undefined;
-  /** Whether the contiguous mode is switched on. Default off, as in the reference version of the runtime. */
-  readonly contiguous?: boolean | undefined;
+  /** Whether the contiguous mode is switched on; `possible` for wherever it can be, which is what current runtimes do by themselves. Default off. */
+  readonly contiguous?: boolean | "possible" | undefined;
   /** `neuron_arch` of the device: 2, 3 or 4. */
   readonly architecture: number;
   /** Physical cores of a logical core. */
@@ -54,13 +54,13 @@ export function scratchpadMode(request: ScratchpadRequest): ScratchpadMode {
       { details: { pageBytes }, hint: "Set NEURON_SCRATCHPAD_PAGE_SIZE to a multiple of 512 below 4096 (MiB)." },
     );
   }
-  if (request.contiguous !== true) return { pageBytes, contiguous: false, note: null };
-  if (request.architecture > 2 && request.lncSize === 1) {
-    return { pageBytes, contiguous: false, note: "Contiguous Scratchpad feature is disabled on LNC 1" };
-  }
-  if (!request.driverContiguous) {
-    return { pageBytes, contiguous: false, note: "Contiguous Scratchpad feature is disabled due to incompatible driver" };
-  }
+  const { contiguous = false, architecture, lncSize, driverContiguous } = request;
+  if (contiguous === false) return { pageBytes, contiguous: false, note: null };
+  const note = architecture > 2 && lncSize === 1
+    ? "Contiguous Scratchpad feature is disabled on LNC 1"
+    : driverContiguous ? null : "Contiguous Scratchpad feature is disabled due to incompatible driver";
+  // Nobody asked for what is not possible: nothing to report.
+  if (note !== null) return { pageBytes, contiguous: false, note: contiguous === true ? note : null };
   return { pageBytes: SCRATCHPAD_CONTIGUOUS_PAGE_BYTES, contiguous: true, note: null };
 }
 

@@ -8,6 +8,7 @@ import { openDeviceMemory } from "../dmem/memory.ts";
 import type { AllocatorLayer, DeviceMemoryOptions } from "../dmem/types.ts";
 import { openDevice } from "../driver/device.ts";
 import type { NeuronDevice } from "../driver/types.ts";
+import type { CoreScratchpadOptions } from "../stage/stage_part.ts";
 import { type Claim, claimCores, readCoreRequest } from "./visible_cores.ts";
 import { ApiGate, CompletionBoard } from "./process_state.ts";
 import { type ContextDevice, NeuronCore } from "./core.ts";
@@ -15,7 +16,7 @@ import { type Environment, readSwitches, type RuntimeSwitches } from "./environm
 import { NrtError, type RuntimeNote } from "./errors.ts";
 import { type HandleMinter, processHandles } from "./model_database.ts";
 import { LogicalCore } from "./logical_core.ts";
-import { logicalCoreSize, physicalCoresOf, type RoutingMap, routingMapOf } from "./logical_cores.ts";
+import { LNC_VARIABLE, LNC_VARIABLE_OLD, logicalCoreSize, physicalCoresOf, type RoutingMap, routingMapOf } from "./logical_cores.ts";
 import type { Model } from "./model.ts";
 import type { Tensor } from "./tensor.ts";
 
@@ -35,7 +36,7 @@ export interface ContextOptions {
   readonly observer?: DeviceMemoryOptions["observer"];
   /** Whether to mark the cores in the driver, so that other processes keep off. Default true. */
   readonly claim?: boolean | undefined;
-  /** Page size and mode of the scratchpads; default by the environment. */
+  /** Page size and mode of the scratchpads; a page size alone means paged. Default by the environment, else contiguous where that is possible. */
   readonly scratchpad?: { readonly pageBytes?: number | undefined; readonly contiguous?: boolean | undefined } | undefined;
   /** Where handles come from; default the counter of this process. */
   readonly handles?: HandleMinter | undefined;
@@ -108,8 +109,7 @@ export class NeuronContext implements Disposable {
     this.logicalCores = claim.logical.map((globalIndex, index) => this.#logicalCore(globalIndex, index, geometry));
     for (const logical of this.logicalCores) logical.adopt(this.#coresOf(logical.globalIndex, logical, options, stack));
     this.cores = this.logicalCores.flatMap((logical) => logical.cores);
-    const modes = new Set(this.cores.map((core) => core.scratchpad.mode.note).filter((note) => note !== null));
-    this.notes = [...request.notes, ...[...modes].map((message) => ({ code: "scratchpad-mode", message }))];
+    this.notes = [...request.notes, ...scratchpadNotes(this.cores, this.switches, options), ...idleSizeNotes(geometry, env)];
     this.gate.init();
     this.#stack = stack.move();
   }
@@ -250,7 +250,7 @@ export class NeuronContext implements Disposable {
     return physicalCoresOf(globalIndex, this.logicalSize).map((globalCore) => {
       const { coresPerDevice } = this.devices[0]!.device.geometry;
       const { index, memory } = this.#deviceOf(Math.floor(globalCore / coresPerDevice));
-      const scratchpad = { ...this.switches.scratchpad, ...options.scratchpad, lncSize: this.logicalSize };
+      const scratchpad = { ...scratchpadFor(this.switches.scratchpad, options.scratchpad), lncSize: this.logicalSize };
       const core = new NeuronCore(logical, { device: index, core: globalCore % coresPerDevice, coresPerDevice, memory, scratchpad, gate: this.gate });
       return stack.adopt(core, (one) => one.close());
     });
@@ -295,4 +295,25 @@ function attempt<T>(action: () => T): T | undefined {
     if (error instanceof NeuronError) return undefined;
     throw error;
   }
+}
+
+/** What the caller asks for, else what is set, else what current runtimes do by themselves. */
+function scratchpadFor(set: RuntimeSwitches["scratchpad"], asked: ContextOptions["scratchpad"]): Pick<CoreScratchpadOptions, "pageBytes" | "contiguous"> {
+  const byDefault = asked?.pageBytes === undefined ? set.contiguous?.value ?? "possible" : false;
+  return { pageBytes: asked?.pageBytes ?? set.pageBytes?.value, contiguous: asked?.contiguous ?? byDefault };
+}
+
+function scratchpadNotes(cores: NeuronContext["cores"], { scratchpad: { pageBytes } }: RuntimeSwitches, { scratchpad }: ContextOptions): RuntimeNote[] {
+  const modes = cores.map((core) => core.scratchpad.mode);
+  const messages = new Set(modes.map(({ note }) => note).filter((note) => note !== null));
+  const idle = pageBytes !== undefined && scratchpad?.pageBytes === undefined && modes.some(({ contiguous }) => contiguous);
+  if (idle) messages.add(`${pageBytes.from} is set and has no effect: the scratchpad is contiguous (NEURON_RT_CONTIGUOUS_SCRATCHPAD=0 makes it paged)`);
+  return [...messages].map((message) => ({ code: "scratchpad-mode", message }));
+}
+
+/** A size of logical cores that is set where there is only one. */
+function idleSizeNotes({ architecture, product }: Geometry, env: Environment): RuntimeNote[] {
+  const name = [LNC_VARIABLE, LNC_VARIABLE_OLD].find((one) => env[one] !== undefined);
+  const isIdle = architecture === 2 && name !== undefined && env[name] !== "1";
+  return isIdle ? [{ code: "logical-core-size", message: `${name}=${env[name]} is set and has no effect: ${product} has logical cores of 1 physical core` }] : [];
 }

@@ -48,6 +48,12 @@ export interface VariableValue<T> {
   readonly from: string;
 }
 
+/** What {@linkcode readScratchpadVariables} finds. */
+export interface ScratchpadVariables {
+  readonly pageBytes: VariableValue<number> | undefined;
+  readonly contiguous: VariableValue<boolean> | undefined;
+}
+
 const PAGE_VARIABLE = "NEURON_SCRATCHPAD_PAGE_SIZE";
 const PAGE_VARIABLE_OLD = "NEURON_RT_ONE_TMPBUF_PAGE_SIZE_MB";
 const CONTIGUOUS_VARIABLE = "NEURON_RT_CONTIGUOUS_SCRATCHPAD";
@@ -61,10 +67,7 @@ const CONTIGUOUS_VARIABLE_OLD = "NEURON_RT_DBG_EXPERIMENTAL_CONTIGUOUS_SCRATCHPA
  *
  * @throws {NrtError} NRT_INVALID for a text that is no number or no switch, or a page size outside the documented range
  */
-export function readScratchpadVariables(env: Environment): {
-  readonly pageBytes: VariableValue<number> | undefined;
-  readonly contiguous: VariableValue<boolean> | undefined;
-} {
+export function readScratchpadVariables(env: Environment): ScratchpadVariables {
   const page = firstSet(env, PAGE_VARIABLE, PAGE_VARIABLE_OLD);
   const contiguous = firstSet(env, CONTIGUOUS_VARIABLE, CONTIGUOUS_VARIABLE_OLD);
   const mebibytes = page === undefined ? undefined : numberVariable(env, page);
@@ -86,8 +89,8 @@ function firstSet(env: Environment, ...names: readonly string[]): string | undef
 export interface RuntimeSwitches {
   /** For the memory of each device. */
   readonly memory: EnvironmentOptions;
-  /** Scratchpad: page size in bytes (undefined: default) and whether the contiguous mode is wanted. */
-  readonly scratchpad: { readonly pageBytes: number | undefined; readonly contiguous: boolean };
+  /** Scratchpad: page size in bytes and whether the contiguous mode is switched on; undefined where nothing is set. */
+  readonly scratchpad: ScratchpadVariables;
   /** Load models of another architecture all the same. */
   readonly allowLegacyNeff: boolean;
 }
@@ -96,19 +99,15 @@ export interface RuntimeSwitches {
  * Reads the runtime's switches.
  *
  * Those of the memory layer ({@linkcode memoryEnvironment}), those of scratchpads
- * ({@linkcode readScratchpadVariables}; contiguous is off by default), and
+ * ({@linkcode readScratchpadVariables}), and
  * `NEURON_RT_ALLOW_LEGACY_NEFF`.
  *
  * @throws {NrtError} NRT_INVALID, or ArgumentError, for a text that is no number or no switch
  */
 export function readSwitches(env: Environment): RuntimeSwitches {
-  const { pageBytes, contiguous } = readScratchpadVariables(env);
   return {
     memory: memoryEnvironment(env),
-    scratchpad: {
-      pageBytes: pageBytes?.value,
-      contiguous: contiguous?.value ?? false,
-    },
+    scratchpad: readScratchpadVariables(env),
     allowLegacyNeff: switchVariable(env, "NEURON_RT_ALLOW_LEGACY_NEFF", false),
   };
 }

@@ -230,8 +230,8 @@ export interface StageCore {
 export interface CoreScratchpadOptions {
   /** Page size of the paged mode in bytes. Default 512 MiB. */
   readonly pageBytes?: number | undefined;
-  /** Whether to use contiguous pages where device, driver and logical core size allow. Default false. */
-  readonly contiguous?: boolean | undefined;
+  /** Whether to use contiguous pages, or `possible`: where device, driver and logical core size allow. Default false. */
+  readonly contiguous?: boolean | "possible" | undefined;
   /** Physical cores per logical core. Default 1. */
   readonly lncSize?: number | undefined;
 }

@@ -8,7 +8,7 @@ import type { Model } from "../../lib/runtime/model.ts";
 import { chunksOn, ledgerDifference, ledgers, machineOf, MiB, open, smallModel } from "./support.ts";
 
 /** The requests a load issues; frees are left out: the original ignores their result too. */
-const REQUESTS = ["MEM_ALLOC_V2MT64", "MEM_ALLOC_V2MT", "MEM_GET_PA", "MEM_GET_EXTENDED_INFO", "MEM_COPY_ASYNC64", "MEM_COPY_ASYNC_WAIT", "MEM_BUF_COPY64", "MEM_COPY64"] as const;
+const REQUESTS = ["MEM_ALLOC_V2MT64", "MEM_ALLOC_V2MT", "MEM_GET_PA", "MEM_GET_EXTENDED_INFO", "MEM_COPY_ASYNC64", "MEM_COPY_ASYNC_WAIT", "MEM_BUF_COPY64", "MEM_COPY64", "MEM_GET_INFO"] as const;
 
 const FIRST = smallModel({ name: "first", subgraphs: 2, engines: false, virtuals: [[0, 4096]] });
 const SECOND = smallModel({ name: "second", subgraphs: 2, weights: 20_000, virtuals: [[0, MiB], [511 * MiB, 2 * MiB]], more: [{ name: "tmp", type: "tmp-buf", size: 5000 }] });

@@ -50,7 +50,7 @@ test("a core's total is the sum of its 22 usages, whatever is allocated and free
 });
 
 test("memory is told per device, HBM, core and model, and every sum fits the one above", async () => {
-  using neuron = open({ fake: { product: "trn2", devices: [2, 7] } });
+  using neuron = open({ scratchpad: { pageBytes: 512 * MiB }, fake: { product: "trn2", devices: [2, 7] } });
   const core = neuron.logicalCore(5);
   const a = await core.load(smallModel({ name: "a", subgraphs: 2, weights: MiB }), { io: "bind" });
   await core.load(smallModel({ name: "b", virtuals: [[0, MiB]] }), { io: "bind" });

@@ -6,6 +6,8 @@ import type { Model } from "../../lib/runtime/model.ts";
 import { ledgerDifference, ledgers, machineOf, MiB, open, smallModel, status } from "./support.ts";
 
 const GiB = 1024 * MiB;
+/** Pages of 512 MiB, as runtimes before the contiguous scratchpad had them. */
+const PAGED: OpenNeuronOptions = { env: { NEURON_RT_CONTIGUOUS_SCRATCHPAD: "0" } };
 /** The documented pair: (0, 512), (512, 1024) and (0, 100), (100, 1536), in MiB. */
 const A = (target = "cayman") => smallModel({ name: "A", target, engines: false, virtuals: [[0, 512 * MiB], [512 * MiB, 1024 * MiB]] });
 const B = (target = "cayman") => smallModel({ name: "B", target, engines: false, virtuals: [[0, 100 * MiB], [100 * MiB, 1536 * MiB]] });
@@ -14,7 +16,7 @@ const B = (target = "cayman") => smallModel({ name: "B", target, engines: false,
 const privateBytes = (model: Model) => model.memory().filter((row) => row.usage === "SCRATCHPAD_NOT_SHARED").reduce((sum, row) => sum + row.bytes, 0);
 
 test("the documented pair with 512 MiB pages: references 2, 2, 2, 1, 2048 shared, 2560 private (C-142, C-143)", async () => {
-  using neuron = open();
+  using neuron = open(PAGED);
   const core = neuron.logicalCore(0);
   const { scratchpad } = core.owner;
   const start = ledgers(neuron);
@@ -40,7 +42,7 @@ test("the documented pair with 512 MiB pages: references 2, 2, 2, 1, 2048 shared
 });
 
 test("the documented pair with 2 GiB pages: one page, references 2, nothing private", async () => {
-  using neuron = open({ env: { NEURON_SCRATCHPAD_PAGE_SIZE: "2048" } });
+  using neuron = open({ env: { ...PAGED.env, NEURON_SCRATCHPAD_PAGE_SIZE: "2048" } });
   const core = neuron.logicalCore(0);
   const [a, b] = [await core.load(A()), await core.load(B())];
   assert.deepEqual(core.owner.scratchpad.references, [2]);
@@ -98,7 +100,7 @@ test("contiguous pages are mapped into the host: the mapping shows what lies at 
   assert.deepEqual(mapping.bytes(100 * MiB, 3), Uint8Array.from([7, 8, 9]));
 });
 
-test("contiguous mode needs the switch and the driver, and is off on trn2 and trn3 with logical cores of one (C-139)", () => {
+test("contiguous mode needs the driver and no switch against it, and is off on trn2 and trn3 with logical cores of one (C-139)", () => {
   const mode = (options: OpenNeuronOptions) => {
     using neuron = open({ ...CONTIGUOUS, ...options });
     return { ...neuron.core(0).scratchpad.mode, notes: neuron.notes.map((note) => note.message) };
@@ -108,7 +110,14 @@ test("contiguous mode needs the switch and the driver, and is off on trn2 and tr
   const single = mode({ lnc: 1 });
   assert.equal(single.contiguous, false);
   assert.deepEqual(single.notes, ["Contiguous Scratchpad feature is disabled on LNC 1"]);
-  assert.equal(mode({ env: {} }).contiguous, false);
+  assert.deepEqual(mode({ env: {} }), { pageBytes: 64 * MiB, contiguous: true, note: null, notes: [] }, "current runtimes switch it on by themselves");
+  assert.deepEqual(mode({ env: {}, lnc: 1 }), { pageBytes: 512 * MiB, contiguous: false, note: null, notes: [] }, "what nobody asked for is not reported");
+  assert.equal(mode({ env: { NEURON_RT_CONTIGUOUS_SCRATCHPAD: "0" } }).contiguous, false);
+  assert.equal(mode({ env: {}, scratchpad: { pageBytes: 512 * MiB } }).contiguous, false, "a page size that a program gives is meant");
+  assert.deepEqual(mode({ env: { NEURON_SCRATCHPAD_PAGE_SIZE: "1024" } }).notes, [
+    "NEURON_SCRATCHPAD_PAGE_SIZE=1024 is set and has no effect: the scratchpad is contiguous (NEURON_RT_CONTIGUOUS_SCRATCHPAD=0 makes it paged)",
+  ]);
+  assert.deepEqual(mode({ fake: "trn1", env: { NEURON_LOGICAL_NC_CONFIG: "2" } }).notes, ["NEURON_LOGICAL_NC_CONFIG=2 is set and has no effect: trn1 has logical cores of 1 physical core"]);
   assert.equal(mode({ env: { NEURON_RT_DBG_EXPERIMENTAL_CONTIGUOUS_SCRATCHPAD: "1" } }).contiguous, true);
   assert.equal(mode({ env: { NEURON_RT_DBG_EXPERIMENTAL_CONTIGUOUS_SCRATCHPAD: "1", NEURON_RT_CONTIGUOUS_SCRATCHPAD: "0" } }).contiguous, false);
   assert.equal(mode({ env: { NEURON_RT_CONTIGUOUS_SCRATCHPAD: "1", NEURON_SCRATCHPAD_PAGE_SIZE: "512" } }).pageBytes, 64 * MiB, "the page size is given");
@@ -118,7 +127,7 @@ test("contiguous mode needs the switch and the driver, and is off on trn2 and tr
 });
 
 test("a paged variable lies in page offset/size at offset mod size; one that would straddle is private (C-140)", async () => {
-  using neuron = open();
+  using neuron = open(PAGED);
   const core = neuron.logicalCore(0);
   const model = await core.load(smallModel({ engines: false, virtuals: [[0, MiB], [512 * MiB + 4096, MiB], [511 * MiB, 2 * MiB]] }));
   const { addresses } = core.owner.scratchpad;
@@ -157,7 +166,7 @@ test("1024 pages are accepted and 1025 refused, with the runtime's numbers", asy
 });
 
 test("a scratchpad that does not fit leaves nothing behind", async () => {
-  using neuron = open({ fake: { product: "trn2", hbmSize: 5 * GiB } });
+  using neuron = open({ ...PAGED, fake: { product: "trn2", hbmSize: 5 * GiB } });
   const core = neuron.logicalCore(0);
   const first = await core.load(A());
   const before = ledgers(neuron);

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { basename } from "node:path";
 import { ArgumentError, type NeuronError } from "../../ffi/error.ts";
 import { type Neff, readNeff } from "../neff/mod.ts";
-import { fit as fitModels, fitAll, type FitOptions } from "../fit/fit.ts";
+import { fit as fitModels, fitAll, type FitOptions, mixedTargets } from "../fit/fit.ts";
 import type { FitAnswer } from "../fit/fit_trial.ts";
 import type { FitSettings, UsedMemory } from "../fit/fit_question.ts";
 import { pageSizeProblem } from "../plan/scratchpad.ts";
@@ -78,7 +78,7 @@ function answerAll(terminal: Terminal, about: { files: readonly string[]; neffs:
   // Cores a process of this machine may use say nothing about other machines.
   const { visibleCores: _visible, ...settings } = about.question.settings ?? {};
   const answers = usage(() => fitAll(about.neffs, { ...about.question, settings }));
-  const report: FitAllReport = { files: about.files, smallest: answers.find(({ verdict }) => verdict === "fits")?.instance ?? null, answers };
+  const report: FitAllReport = { files: about.files, obstacle: mixedTargets(about.neffs), smallest: answers.find(({ verdict }) => verdict === "fits")?.instance ?? null, answers };
   if (about.json) printJson(terminal, report);
   else terminal.print(fitAllText(report, emphasisOf(terminal)));
   return report.smallest === null ? ExitCode.REFUSED : ExitCode.OK;

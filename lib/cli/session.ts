@@ -5,7 +5,7 @@ import { formatVersion, type NeuronDevice } from "../driver/types.ts";
 import type { PassingNeff } from "../neff/open_neff.ts";
 import { type Neff, readNeff } from "../neff/mod.ts";
 import type { LogicalCore } from "../runtime/logical_core.ts";
-import { LARGEST_LOGICAL_SIZE } from "../runtime/logical_cores.ts";
+import { LARGEST_LOGICAL_SIZE, LNC_VARIABLE, LNC_VARIABLE_OLD } from "../runtime/logical_cores.ts";
 import type { Model } from "../runtime/model.ts";
 import type { Neuron } from "../runtime/neuron.ts";
 import { openNeuron } from "../runtime/open_neuron.ts";
@@ -77,8 +77,11 @@ export async function openSession(files: readonly string[], options: SessionOpti
     neffs.push(passing?.neff ?? await readNeff(file));
   }
   const chosen = chooseDevice(neffs[0]!, options);
+  // What a variable says is the user's; else the size the models were compiled for.
+  const isSet = [LNC_VARIABLE, LNC_VARIABLE_OLD].some((name) => process.env[name] !== undefined);
+  const lnc = isSet ? undefined : Math.min(LARGEST_LOGICAL_SIZE, Math.max(1, ...neffs.map(({ subgraphs }) => subgraphs.length)));
   // A fake made for this command has one device: nothing needs to be looked for.
-  const neuron = openNeuron({ ...chosen, device: chosen.device ?? 0, lnc: Math.min(LARGEST_LOGICAL_SIZE, Math.max(1, ...neffs.map(({ subgraphs }) => subgraphs.length))) });
+  const neuron = openNeuron({ ...chosen, device: chosen.device ?? 0, lnc });
   try {
     const logicalCore = coreOf(neuron, options.core);
     const before = snapshot(neuron, logicalCore);

@@ -83,7 +83,8 @@ function machineFor(models: readonly PlannedModel[], options: FitOptions): Machi
   }
   const able = candidates(models);
   // Named cores have to be there; anything else is answered for the smallest.
-  const named = cores === undefined && placement === undefined ? undefined : able.find((machine) => settleOn(machine, models, options).obstacle === null);
+  const isNamed = (cores ?? placement ?? options.settings?.visibleCores) !== undefined;
+  const named = !isNamed ? undefined : able.find((machine) => settleOn(machine, models, options).obstacle === null);
   const machine = named ?? able[0] ?? INSTANCES.find(({ target }) => target !== null);
   if (machine === undefined) throw new ArgumentError("Cannot answer: the table of instance types is empty");
   return machine;
@@ -100,11 +101,11 @@ function targetObstacle(machine: Machine, { name, neff }: PlannedModel): string 
   return `${name} is built for ${neff.target}, the device is ${machine.target} (${machine.name})`;
 }
 
-/** Models of different architectures have no instance in common. */
-function mixedObstacle(models: readonly PlannedModel[]): string | null {
-  const first = models.find(({ neff }) => neff.target !== "*");
-  const other = models.find(({ neff }) => neff.target !== "*" && neff.target !== first?.neff.target);
-  return first === undefined || other === undefined ? null : `${first.name} is built for ${first.neff.target} and ${other.name} for ${other.neff.target}: no instance runs both`;
+/** Why no instance runs all of some models: they are built for different architectures; else null. */
+export function mixedTargets(neffs: readonly Pick<Neff, "target" | "header">[]): string | null {
+  const first = neffs.find(({ target }) => target !== "*");
+  const other = neffs.find(({ target }) => target !== "*" && target !== first?.target);
+  return first === undefined || other === undefined ? null : `${first.header.name} is built for ${first.target} and ${other.header.name} for ${other.target}: no instance runs both`;
 }
 
 /**
@@ -260,7 +261,7 @@ function onTopOf(machine: Machine, models: readonly PlannedModel[], { need, tens
 }
 
 function obstacleFor(machine: Machine, models: readonly PlannedModel[], { placements, obstacle, lnc }: Settled): string | null {
-  const mixed = mixedObstacle(models);
+  const mixed = mixedTargets(models.map(({ neff }) => neff));
   if (mixed !== null) return mixed;
   for (const model of models) {
     const wrong = targetObstacle(machine, model);

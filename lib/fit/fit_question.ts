@@ -235,5 +235,6 @@ function modeFor(machine: Machine, lnc: number, { scratchpad, settings = {} }: F
   const notes = mode.note === null ? [] : [`${mode.note}.`];
   if (given) notes.push(...[pageBytes, contiguous].flatMap((one) => (one === undefined ? [] : [`${one.from} is set and not used: the scratchpad was given.`])));
   else if (mode.contiguous && pageBytes !== undefined) notes.push(`${pageBytes.from} is set and has no effect: the scratchpad is contiguous.`);
-  return { mode, assumed: !given && pageBytes === undefined && contiguous === undefined, notes };
+  // A page size settles nothing where it has no effect.
+  return { mode, assumed: !given && contiguous === undefined && (pageBytes === undefined || mode.contiguous), notes };
 }

@@ -28,6 +28,12 @@ test("a prediction that fits shows its parts and what is left; estimates are mar
   ]);
 });
 
+test("equal HBMs are one bar", () => {
+  const one = hbm([["tensors", 3 * GIB]], 24 * GIB);
+  const lines = drawFitBars([one, { ...one, hbm: 2, cores: [4, 5] }, { ...one, hbm: 3, cores: [6, 7] }], { columns: 100, unicode: false }).split("\n");
+  assert.deepEqual([lines.length, lines[0]?.startsWith("each of 3 HBMs, cores 2-7 ")], [3, true]);
+});
+
 test("what does not fit goes beyond the marked limit", () => {
   assert.deepEqual(drawFitBars([hbm([["constants", 20 * GIB], ["extra", 10 * GIB], ["driver", 2 ** 24]], 24 * GIB)], { columns: 70, unicode: false }).split("\n"), [
     "HBM 1, cores 2 3                        6.02 GiB too much for 24.0 GiB",

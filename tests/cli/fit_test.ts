@@ -191,6 +191,36 @@ test("fit reads the runtime's variables as load does, and refuses what load refu
   }
 });
 
+test("load and fit agree under every setting of the runtime's variables: both refuse, or both take the same pages", async () => {
+  const settings: Record<string, string>[] = [
+    {}, { NEURON_RT_CONTIGUOUS_SCRATCHPAD: "0" }, { NEURON_RT_CONTIGUOUS_SCRATCHPAD: "1" }, { NEURON_SCRATCHPAD_PAGE_SIZE: "1024" },
+    { NEURON_SCRATCHPAD_PAGE_SIZE: "1024", NEURON_RT_CONTIGUOUS_SCRATCHPAD: "0" }, { NEURON_RT_ONE_TMPBUF_PAGE_SIZE_MB: "1024", NEURON_RT_CONTIGUOUS_SCRATCHPAD: "0" },
+    { NEURON_LOGICAL_NC_CONFIG: "1" }, { NEURON_LOGICAL_NC_CONFIG: "2" }, { NEURON_RT_VIRTUAL_CORE_SIZE: "1" }, { NEURON_LOGICAL_NC_CONFIG: "x" }, { NEURON_SCRATCHPAD_PAGE_SIZE: "700" },
+  ];
+  for (const env of settings) {
+    Object.assign(process.env, env);
+    try {
+      for (const [file, instance, product] of [[MODEL, "trn1.2xlarge", "trn1"], ["samples/attention_lnc2.neff", "trn2.3xlarge", "trn2"]] as const) {
+        const loaded = await command("load", file, "--fake", product, "--json");
+        const predicted = await command("fit", file, "--instance", instance, "--json");
+        const what = `${JSON.stringify(env)} ${file}`;
+        assert.equal(loaded.code === 0, predicted.code === 0, `${what}: ${loaded.err} ${predicted.err}`);
+        if (loaded.code !== 0) continue;
+        const { usage: took } = JSON.parse(loaded.out) as { usage: { byUsage: Record<string, number> } };
+        const pages = (JSON.parse(predicted.out) as FitReport).cores.reduce((sum, { usage }) => sum + (usage.SCRATCHPAD ?? 0), 0);
+        assert.equal(took.byUsage["SCRATCHPAD"], pages, what);
+      }
+    } finally {
+      for (const name of Object.keys(env)) delete process.env[name];
+    }
+  }
+});
+
+test("models of different architectures are told so, also for every instance type", async () => {
+  const { code, out } = await command("fit", MODEL, "samples/attention_lnc2.neff", "--all-instances");
+  assert.deepEqual([code, out], [1, "mlp.neff is built for sunda and attention_lnc2.neff for cayman: no instance runs both"]);
+});
+
 test("models can be given cores of their own behind their names", async () => {
   const report = await ask(`${MODEL}@0-1`, `${MODEL}@3`, "--instance", "trn1.32xlarge");
   assert.deepEqual([report.placements, report.logicalCores, report.files], [[[0, 1], [3]], [0, 1, 3], [MODEL, MODEL]]);

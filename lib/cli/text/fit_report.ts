@@ -15,6 +15,8 @@ export interface FitReport extends FitAnswer {
 /** What `fit --all-instances --json` prints. */
 export interface FitAllReport {
   readonly files: readonly string[];
+  /** Why no instance type can run all the models, or null. */
+  readonly obstacle: string | null;
   /** Smallest instance type that fits, or null. */
   readonly smallest: string | null;
   /** The answers, smallest instance type first. */
@@ -46,7 +48,7 @@ export function fitAllText(report: FitAllReport, emphasis: Emphasis): string {
     answer.instance, humanSize(answer.memoryBytes), VERDICTS[answer.verdict](emphasis), String(answer.lnc), answer.obstacle === null ? marginText(answer.margin) : "–", reason(answer),
   ]);
   const last = report.smallest === null ? emphasis.bad("no instance type of the table fits it") : emphasis.good(`the smallest instance type that fits is ${report.smallest}`);
-  if (rows.length === 0) return last;
+  if (rows.length === 0) return report.obstacle === null ? last : emphasis.bad(report.obstacle);
   return [table([{ title: "instance" }, { title: "memory", align: "right" }, { title: "fits" }, { title: "LNC" }, { title: "margin", align: "right" }, { title: "why" }], rows, emphasis), "", last].join("\n");
 }
 
@@ -105,7 +107,7 @@ function sharingText({ sharing }: FitAnswer): string[] {
   const lines: string[] = [];
   if (mode !== "none") {
     const shared = tensors.filter((one) => one.shared);
-    lines.push(`not counted twice: ${humanSize(savedBytes)}${shared.length === 0 ? "" : `: ${named(shared)}`}`);
+    lines.push(savedBytes === 0 ? "not counted twice: nothing; no two models with an input in common are on one core" : `not counted twice: ${humanSize(savedBytes)}${shared.length === 0 ? "" : `: ${named(shared)}`}`);
   }
   if (mode !== "keys" && sharedBytes < separateBytes && separateBytes - savedBytes > sharedBytes) {
     lines.push(
@@ -161,9 +163,10 @@ function shortageText({ what, name, model, bytes, device, hbm, freeBytes, larges
     `where ${humanSize(freeBytes)} are free then, ${humanSize(largestFreeBytes)} in one piece`;
 }
 
-function reason({ obstacle, onlyBy, shortage }: FitAnswer): string {
+function reason({ obstacle, onlyBy, shortage, tensorParallel }: FitAnswer): string {
   if (obstacle !== null) return obstacle;
   if (onlyBy !== null) return onlyBy;
+  if (shortage === null && tensorParallel !== null) return `over ${tensorParallel} logical ${tensorParallel === 1 ? "core" : "cores"}`;
   return shortage === null ? "" : `no room for ${shortage.name} (${humanSize(shortage.bytes)})`;
 }
 
@@ -188,13 +191,15 @@ export const categoryOfLine: Readonly<Record<FitLineName, CategoryKey>> = {
 export function drawFitBars(hbms: readonly FitHbm[], options: BarOptions = {}): string {
   const pen = barPen(options);
   const hasDevices = new Set(hbms.map(({ device }) => device)).size > 1;
-  return hbms.map((hbm) => fitLines(hbm, hasDevices, pen).join("\n")).join("\n\n");
+  return foldEqual(hbms).map(([first, ...others]) => fitLines(first!, others, { pen, hasDevices }).join("\n")).join("\n\n");
 }
 
-function fitLines(hbm: FitHbm, hasDevices: boolean, pen: BarPen): string[] {
+function fitLines(hbm: FitHbm, others: readonly FitHbm[], { pen, hasDevices }: { readonly pen: BarPen; readonly hasDevices: boolean }): string[] {
   const parts = hbm.lines.filter(({ bytes }) => bytes > 0);
   const wanted = parts.reduce((sum, { bytes }) => sum + bytes, 0);
-  const name = `${hasDevices ? `device ${hbm.device} ` : ""}HBM ${hbm.hbm}${hbm.cores.length === 0 ? "" : `, ${hbm.cores.length === 1 ? "core" : "cores"} ${rangesText(hbm.cores)}`}`;
+  const cores = [hbm, ...others].flatMap((one) => one.cores);
+  const which = others.length > 0 ? `each of ${others.length + 1} HBMs` : `${hasDevices ? `device ${hbm.device} ` : ""}HBM ${hbm.hbm}`;
+  const name = `${which}${cores.length === 0 ? "" : `, ${cores.length === 1 ? "core" : "cores"} ${rangesText(cores)}`}`;
   const state = hbm.marginBytes < 0
     ? `${humanSize(-hbm.marginBytes)} too much for ${humanSize(hbm.limitBytes)}`
     : `${humanSize(wanted)} of ${humanSize(hbm.limitBytes)} (${percentText(wanted, hbm.limitBytes)}), ${humanSize(hbm.marginBytes)} left`;

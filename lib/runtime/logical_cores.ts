@@ -34,11 +34,10 @@ export interface LogicalSizeQuestion {
  * @throws {NrtError} NRT_INVALID for a size that is 0, no power of two, above the cores of the device, or above 2
  */
 export function logicalCoreSize(question: LogicalSizeQuestion): number {
-  const { coresPerDevice } = question;
-  // Read in any case: nonsense is refused where it would have no effect, too.
-  const set = numberVariable(question.env, LNC_VARIABLE) ?? numberVariable(question.env, LNC_VARIABLE_OLD);
   if (question.architecture === SUNDA) return 1;
-  const size = question.requested ?? set ?? Math.min(LARGEST_LOGICAL_SIZE, coresPerDevice);
+  const { coresPerDevice } = question;
+  const size = question.requested ?? numberVariable(question.env, LNC_VARIABLE) ?? numberVariable(question.env, LNC_VARIABLE_OLD) ??
+    Math.min(LARGEST_LOGICAL_SIZE, coresPerDevice);
   const refuse = (why: string): NrtError =>
     new NrtError(NrtStatus.INVALID, `Cannot group cores: ${why}`, {
       hint: `Use 1 or 2 (${LNC_VARIABLE}, or the option lnc).`,

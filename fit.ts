@@ -3,7 +3,9 @@
  * but for {@linkcode stage}, which places a plan in the memory of one.
  */
 export { fit, fitAll, type FitOptions } from "./lib/fit/fit.ts";
-export type { FitAnswer, FitCore, FitHbm, FitLine, FitShortage, FitVerdict } from "./lib/fit/fit_trial.ts";
+export type { FitAnswer, FitCore, FitHbm, FitLine, FitOnTop, FitShortage, FitVerdict } from "./lib/fit/fit_trial.ts";
+export type { FitSettings, Setting, UsedMemory } from "./lib/fit/fit_question.ts";
+export type { FitSharing, ShareChoice, SharedTensor } from "./lib/fit/fit_share.ts";
 export { INSTANCES, instanceNamed, type Machine } from "./lib/abi/architecture.ts";
 export { planNeff } from "./lib/plan/build.ts";
 export { PlanError, ResolveError, type ResolveFault } from "./lib/plan/error.ts";

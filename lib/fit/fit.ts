@@ -151,15 +151,17 @@ function answerFor(machine: Machine, models: readonly PlannedModel[], options: F
   const settled = settleOn(machine, models, options);
   const { lnc, logicalCores, placements, mode } = settled;
   const onTop = onTopOf(machine, models, options);
+  const sharing = sharingOf(models, placements, options.share);
   const base = {
     instance: machine.name, source: machine.source, devices: machine.devices, memoryBytes: machineBytes(machine), machine, lnc, logicalCores, scratchpad: mode, models,
-    notes: notesFor(models, settled, options, onTop), placements, tensorParallel: options.tensorParallel ?? null, sharing: sharingOf(models, placements, options.share),
+    notes: notesFor(models, settled, options, onTop), placements, tensorParallel: options.tensorParallel ?? null, sharing,
     onTop,
   };
   const obstacle = obstacleFor(machine, models, settled);
   if (obstacle !== null) return { ...base, verdict: "does-not-fit", onlyBy: null, obstacle, margin: 0, shortage: null, hbms: [], cores: [], largestPrivateBytes: 0, fitsAlone: false };
   const demand: Demand = {
     models, logicalCores, placements, lnc, mode, modeAssumed: settled.modeAssumed, shareKey: shareKeyOf(models, options.share),
+    sharingAssumed: options.share === undefined && sharing.sharedBytes < sharing.separateBytes,
     extra: extraFor(options), profile: options.profile ?? false, runtime: runtimeFor(machine, options),
   };
   const attempt = (changes: Partial<Demand>) => tryWithCeilings(machine, { ...demand, ...changes }, usedOn(options));
@@ -200,12 +202,12 @@ function judge(trial: Trial, { machine, demand, attempt, margin, onTop }: Judgin
     }
     return { verdict: "fits", onlyBy: null, fitsAlone: true };
   }
-  const changes = [...otherPages(machine, demand), ...(demand.profile ? [{ profile: false, by: "leaving the profile buffers out" }] : []), ...sharing(demand)];
+  const changes = [...otherPages(machine, demand), ...(demand.profile ? [{ profile: false, by: "leaving the profile buffers out" }] : []), ...sharedInputs(demand)];
   const onlyBy = changes.find((change) => attempt(change).shortage === null)?.by ?? null;
   return { verdict: onlyBy === null ? "does-not-fit" : "fits-only-by", onlyBy, fitsAlone: onlyBy === null && attempt({ runtime: "own", profile: false }).shortage === null };
 }
 
-function sharing({ models }: Demand): (Partial<Demand> & { readonly by: string })[] {
+function sharedInputs({ models }: Demand): (Partial<Demand> & { readonly by: string })[] {
   return models.length < 2 ? [] : [{ shareKey: shareKeyOf(models, "equal"), by: "sharing the inputs that are equal in the models, if whoever loads them does (--share equal)" }];
 }
 

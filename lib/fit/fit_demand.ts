@@ -48,6 +48,8 @@ export interface Demand {
   readonly placements: readonly (readonly number[])[];
   /** Which tensors are one for several models. */
   readonly shareKey: ShareKey;
+  /** Whether inputs that may be shared are counted for each model because nobody said. */
+  readonly sharingAssumed: boolean;
   readonly lnc: number;
   readonly mode: ScratchpadMode;
   /** Whether nobody said how the scratchpad is set up: its figures rest on an assumption then. */
@@ -99,6 +101,7 @@ const LINES: Readonly<Record<FootprintKind, LineFacts>> = {
 };
 const PAGES: LineFacts = { line: "scratchpad", accuracy: "exact", source: "high-water mark of the definition and the page rule" };
 const TENSORS: LineFacts = { line: "tensors", accuracy: "exact", source: "inputs and outputs of the definition, once per logical core" };
+const TENSORS_APART: LineFacts = { line: "tensors", accuracy: "estimated", source: "inputs and outputs of the definition, once per logical core and model: at most, nobody said which inputs are shared" };
 const STDIO: LineFacts = { line: "runtime", accuracy: "documented", source: "pool stdio, 1088 bytes per core" };
 const FIXED: LineFacts = { line: "runtime", accuracy: "estimated", source: "public measurements: 4 MiB per subgraph, 72 MiB per logical core" };
 const MICROCODE: LineFacts = { line: "microcode", accuracy: "documented", source: "vendor's device memory page: 96 MB per physical core on first use" };
@@ -191,7 +194,7 @@ function modelWants(model: PlannedModel, { demand, logical, arenas, index, share
     const bytes = key === null ? size : sharedLeft.get(key);
     if (bytes === undefined) continue;
     if (key !== null) sharedLeft.delete(key);
-    wants.push(want(TENSORS, { name, bytes, core: core(0), usage: TENSOR_USAGE, model: model.name }));
+    wants.push(want(demand.sharingAssumed ? TENSORS_APART : TENSORS, { name, bytes, core: core(0), usage: TENSOR_USAGE, model: model.name }));
   }
   return wants;
 }

@@ -27,6 +27,8 @@ test("inputs of several models count for each unless told: the verdict is never 
   assert.match(answer.onlyBy ?? "", /--share equal/);
   assert.deepEqual(answer.sharing.tensors.map(({ name, bytes, models, shared }) => [name, bytes, models.length, shared]), [["w", 7 * GIB, 4, false], ["kv", GIB, 4, false]]);
   assert.deepEqual([answer.sharing.mode, answer.sharing.savedBytes], ["none", 0]);
+  const accuracy = (one: FitAnswer) => one.hbms[0]!.lines.find(({ name }) => name === "tensors")?.accuracy;
+  assert.deepEqual([accuracy(answer), accuracy(fit(BUCKETS, { ...ASK, share: "none" })), accuracy(fit(BUCKETS.slice(0, 1), ASK))], ["estimated", "exact", "exact"]);
   assert.equal(answer.sharing.separateBytes - answer.sharing.sharedBytes, 3 * 8 * GIB);
 });
 

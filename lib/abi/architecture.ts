@@ -200,6 +200,11 @@ export function familyOf(name: string): string {
   return /(?:inf|trn)\d+/.exec(name)?.[0] ?? name;
 }
 
+/** Whether a process can take so many logical cores by number (`NEURON_RT_NUM_CORES`): any on inf2 and trn1; elsewhere one, or whole devices. */
+export function canTakeCores(count: number, device: { readonly architecture: number; readonly logicalCores: number }): boolean {
+  return device.architecture <= 2 || count === 1 || count % device.logicalCores === 0;
+}
+
 /** Ranks whose collectives span an instance: only these numbers are possible on it. Vendor's pages on tensor parallelism. */
 const RANK_COUNTS: Readonly<Record<string, readonly number[]>> = {
   "trn1.32xlarge": [1, 2, 8, 16, 32],

@@ -76,9 +76,12 @@ function named(neff: Neff, file: string): Neff {
 
 function answerAll(terminal: Terminal, about: { files: readonly string[]; neffs: readonly Neff[]; question: FitOptions; json: boolean }): number {
   // Cores a process of this machine may use say nothing about other machines.
-  const { visibleCores: _visible, ...settings } = about.question.settings ?? {};
+  const { visibleCores, ...settings } = about.question.settings ?? {};
   const answers = usage(() => fitAll(about.neffs, { ...about.question, settings }));
-  const report: FitAllReport = { files: about.files, obstacle: mixedTargets(about.neffs), smallest: answers.find(({ verdict }) => verdict === "fits")?.instance ?? null, answers };
+  const report: FitAllReport = {
+    files: about.files, obstacle: mixedTargets(about.neffs), smallest: answers.find(({ verdict }) => verdict === "fits")?.instance ?? null, answers,
+    notes: visibleCores === undefined ? [] : [`${visibleCores.from} is set and not used: it is about this machine.`],
+  };
   if (about.json) printJson(terminal, report);
   else terminal.print(fitAllText(report, emphasisOf(terminal)));
   return report.smallest === null ? ExitCode.REFUSED : ExitCode.OK;

@@ -1,6 +1,6 @@
 /** What is asked: the models' cores, memory besides them, what others hold; checked, and settled for a machine. */
 import { ArgumentError } from "../../ffi/error.ts";
-import { largestLogicalCore, type Machine, machineCores, rankCounts } from "../abi/architecture.ts";
+import { canTakeCores, largestLogicalCore, type Machine, machineCores, rankCounts } from "../abi/architecture.ts";
 import { type ScratchpadMode, scratchpadMode } from "../plan/scratchpad.ts";
 import type { ExtraMemory } from "../text/size.ts";
 import { hbmOf, type PlannedModel } from "./fit_demand.ts";
@@ -128,11 +128,17 @@ export function checkNamed(machine: Machine, options: FitOptions, settled: Settl
   if (missing !== undefined) {
     throw new ArgumentError(`Cannot count what others hold on HBM ${missing.hbm}: ${machine.name} has ${hbms} (0 to ${hbms - 1})`, { hint: "HBMs are counted over the devices of the machine." });
   }
+  const numCores = options.settings?.numCores;
+  const logicalCores = machine.coresPerDevice / settled.lnc;
+  if (numCores !== undefined && numCores.value > 0 && !canTakeCores(numCores.value, { architecture: machine.architecture, logicalCores })) {
+    throw new ArgumentError(`Cannot use ${numCores.from} on ${machine.name}: a process takes one core or whole devices (multiples of ${logicalCores})`, { hint: "List cores in NEURON_RT_VISIBLE_CORES." });
+  }
+  const total = Math.floor(machineCores(machine) / settled.lnc);
+  if (numCores !== undefined && numCores.value > total) throw new ArgumentError(`Cannot use ${numCores.from}: ${machine.name} has ${total} logical cores (LNC ${settled.lnc})`);
   const named = [options.cores, ...(options.placement ?? [])].flatMap((list) => list ?? []);
-  const available = Math.floor(machineCores(machine) / settled.lnc);
-  const beyond = named.find((core) => core >= available);
+  const beyond = named.find((core) => core >= total);
   if (beyond !== undefined) {
-    throw new ArgumentError(`Cannot use logical core ${beyond}: ${machine.name} has ${available} (0 to ${available - 1}) with LNC ${settled.lnc}`);
+    throw new ArgumentError(`Cannot use logical core ${beyond}: ${machine.name} has ${total} (0 to ${total - 1}) with LNC ${settled.lnc}`);
   }
 }
 
@@ -160,7 +166,7 @@ export function settleOn(machine: Machine, models: readonly PlannedModel[], opti
   const last = Math.max(logicalCores.at(-1) ?? 0, cores.last);
   const obstacle = cores.obstacle ?? (last < available ? null : `logical core ${last} is wanted, ${machine.name} has ${available} (LNC ${lnc})`);
   const settled = { lnc, logicalCores, placements, mode, modeAssumed: assumed, obstacle };
-  return { ...settled, notes: [...modeNotes, ...lncNotes, ...cores.notes, ...countNotes(machine, options), ...idleNotes(machine, options, settled)] };
+  return { ...settled, notes: [...modeNotes, ...lncNotes, ...cores.notes, ...countNotes(machine, options, lnc), ...idleNotes(machine, options, settled)] };
 }
 
 function lncFor(machine: Machine, models: readonly PlannedModel[], { lnc, settings }: FitOptions): { readonly lnc: 1 | 2; readonly notes: readonly string[] } {
@@ -204,13 +210,18 @@ function sorted(cores: readonly number[]): number[] {
   return [...new Set(cores)].sort((a, b) => a - b);
 }
 
-/** A number of ranks that a machine has no collectives for. */
-function countNotes(machine: Machine, { tensorParallel, settings }: FitOptions): string[] {
+/** Numbers of ranks that a machine has no collectives for, or that no process can take by number. */
+function countNotes(machine: Machine, { tensorParallel, settings }: FitOptions, lnc: number): string[] {
   const counts = rankCounts(machine.name);
-  if (counts === null) return [];
   const asked = [[tensorParallel, `${tensorParallel} ranks`], [settings?.numCores?.value, settings?.numCores?.from]] as const;
-  return asked.flatMap(([count, what]) =>
+  const unknown = counts === null ? [] : asked.flatMap(([count, what]) =>
     count === undefined || count === 0 || counts.includes(count) ? [] : [`Warning: ${what} are not a count ${machine.name} has collectives for (${counts.join(", ")}).`]);
+  const logicalCores = machine.coresPerDevice / lnc;
+  const one = tensorParallel ?? 1;
+  const uneven = canTakeCores(one, { architecture: machine.architecture, logicalCores }) || settings?.visibleCores !== undefined ? [] : [
+    `Warning: NEURON_RT_NUM_CORES=${one} is refused on ${machine.name}, which gives one core or whole devices of ${logicalCores}: list the cores in NEURON_RT_VISIBLE_CORES.`,
+  ];
+  return [...unknown, ...uneven];
 }
 
 /** Memory others hold where nothing of the question goes. */

@@ -1,4 +1,5 @@
 import { Errno } from "../../ffi/errno.ts";
+import { canTakeCores } from "../abi/architecture.ts";
 import { NrtStatus } from "../abi/runtime_dmem.ts";
 import type { NeuronDevice } from "../driver/types.ts";
 import { type Environment, numberVariable } from "./environment.ts";
@@ -123,7 +124,7 @@ function readCoreList(text: string, options: CoreListOptions): { readonly cores:
  * @throws {NrtError} NRT_INVALID
  */
 export function checkCoreCount(count: number, device: { readonly architecture: number; readonly logicalCores: number }): void {
-  if (device.architecture <= 2 || count === 1 || count % device.logicalCores === 0) return;
+  if (canTakeCores(count, device)) return;
   throw new NrtError(
     NrtStatus.INVALID,
     `Cannot take ${count} cores: \`${NUM_CORES}\` must request one core, or the whole device (multiple of ${device.logicalCores})`,

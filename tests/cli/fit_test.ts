@@ -116,6 +116,7 @@ test("fit --need finds the smallest instance type without a file", async () => {
   const text = (await command("fit", "--need", "140GiB", "--tp", "12", "--all-instances")).out;
   assert.match(text, /^instance +memory +fits +LNC +margin +why$/m);
   assert.match(text, /^inf2\.24xlarge +192 GiB +yes +1 +\d/m);
+  assert.match(text, /^note \(inf2\.24xlarge\): --need is what you say: .* come on top of it/m);
   assert.equal((await command("fit", "--need", "8TiB", "--all-instances")).code, 1);
 });
 
@@ -196,6 +197,7 @@ test("load and fit agree under every setting of the runtime's variables: both re
     {}, { NEURON_RT_CONTIGUOUS_SCRATCHPAD: "0" }, { NEURON_RT_CONTIGUOUS_SCRATCHPAD: "1" }, { NEURON_SCRATCHPAD_PAGE_SIZE: "1024" },
     { NEURON_SCRATCHPAD_PAGE_SIZE: "1024", NEURON_RT_CONTIGUOUS_SCRATCHPAD: "0" }, { NEURON_RT_ONE_TMPBUF_PAGE_SIZE_MB: "1024", NEURON_RT_CONTIGUOUS_SCRATCHPAD: "0" },
     { NEURON_LOGICAL_NC_CONFIG: "1" }, { NEURON_LOGICAL_NC_CONFIG: "2" }, { NEURON_RT_VIRTUAL_CORE_SIZE: "1" }, { NEURON_LOGICAL_NC_CONFIG: "x" }, { NEURON_SCRATCHPAD_PAGE_SIZE: "700" },
+    { NEURON_RT_NUM_CORES: "1" }, { NEURON_RT_NUM_CORES: "3" },
   ];
   for (const env of settings) {
     Object.assign(process.env, env);

@@ -106,6 +106,9 @@ test("numbers of ranks without collectives are named for the instance that has n
   const notes = (instance: string) => fit([], { need: 48 * GIB, tensorParallel: 24, instance }).notes.join(" ");
   assert.match(notes("trn1.32xlarge"), /24 ranks are not a count trn1.32xlarge has collectives for \(1, 2, 8, 16, 32\)/);
   assert.doesNotMatch(notes("inf2.48xlarge"), /collectives for/);
+  const trn2 = (tensorParallel: number) => fit([], { need: 6 * GIB, tensorParallel, instance: "trn2.48xlarge" }).notes.join(" ");
+  assert.match(trn2(6), /NEURON_RT_NUM_CORES=6 is refused on trn2.48xlarge, which gives one core or whole devices of 4/);
+  for (const degree of [1, 4, 64]) assert.doesNotMatch(trn2(degree), /Warning/);
 });
 
 test("every advice is what the same question answers with it", () => {

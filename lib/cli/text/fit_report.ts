@@ -21,6 +21,8 @@ export interface FitAllReport {
   readonly smallest: string | null;
   /** The answers, smallest instance type first. */
   readonly answers: readonly FitAnswer[];
+  /** Settings that say nothing about instance types. */
+  readonly notes: readonly string[];
 }
 
 /** From this width on the source of a figure stands beside it. */
@@ -49,7 +51,13 @@ export function fitAllText(report: FitAllReport, emphasis: Emphasis): string {
   ]);
   const last = report.smallest === null ? emphasis.bad("no instance type of the table fits it") : emphasis.good(`the smallest instance type that fits is ${report.smallest}`);
   if (rows.length === 0) return report.obstacle === null ? last : emphasis.bad(report.obstacle);
-  return [table([{ title: "instance" }, { title: "memory", align: "right" }, { title: "fits" }, { title: "LNC" }, { title: "margin", align: "right" }, { title: "why" }], rows, emphasis), "", last].join("\n");
+  return [table([{ title: "instance" }, { title: "memory", align: "right" }, { title: "fits" }, { title: "LNC" }, { title: "margin", align: "right" }, { title: "why" }], rows, emphasis), "", last, ...allNotes(report, emphasis)].join("\n");
+}
+
+/** Notes of the answer people will look at: the smallest that fits, else the largest that was tried. */
+function allNotes({ answers, smallest, notes }: FitAllReport, { dim }: Emphasis): string[] {
+  const answer = answers.find(({ instance }) => instance === smallest) ?? answers.at(-1);
+  return ["", ...notes.map((note) => dim(`note: ${note}`)), ...(answer?.notes ?? []).map((note) => dim(`note (${answer?.instance}): ${note}`))];
 }
 
 const VERDICTS: Readonly<Record<FitAnswer["verdict"], (emphasis: Emphasis) => string>> = {

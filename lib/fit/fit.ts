@@ -6,7 +6,7 @@ import { ArgumentError } from "../../ffi/error.ts";
 import { familyOf, instanceNamed, INSTANCES, type Machine, machineBytes, machineCores, rankCounts } from "../abi/architecture.ts";
 import type { Neff } from "../neff/model.ts";
 import { tensorItems } from "../plan/footprint.ts";
-import { type ScratchpadMode, scratchpadMode } from "../plan/scratchpad.ts";
+import { PAGE_SIZES, type ScratchpadMode, scratchpadMode } from "../plan/scratchpad.ts";
 import { BY_GENERATION, MEASURED } from "../sharding/measured.ts";
 import { type ExtraMemory, humanSize } from "../text/size.ts";
 import { fitAdvice } from "./fit_advice.ts";
@@ -211,14 +211,11 @@ function sharedInputs({ models }: Demand): (Partial<Demand> & { readonly by: str
   return models.length < 2 ? [] : [{ shareKey: shareKeyOf(models, "equal"), by: "sharing the inputs that are equal in the models, if whoever loads them does (--share equal)" }];
 }
 
-const PAGE_STEP = 512 * 2 ** 20;
-const LARGEST_PAGE_STEPS = 7;
-
 /** Other ways to set up the scratchpad, when there is one. */
 function otherPages(machine: Machine, { mode, lnc, models }: Demand): { readonly mode: ScratchpadMode; readonly by: string }[] {
   if (!models.some(({ plans }) => plans.some(({ localScratchpadBytes, sharedScratchpadBytes }) => localScratchpadBytes + sharedScratchpadBytes > 0))) return [];
   const contiguous = scratchpadMode({ contiguous: true, architecture: machine.architecture, lncSize: lnc, driverContiguous: true });
-  const pages = Array.from({ length: LARGEST_PAGE_STEPS }, (_, index) => (index + 1) * PAGE_STEP)
+  const pages = PAGE_SIZES
     .filter((pageBytes) => mode.contiguous || pageBytes !== mode.pageBytes)
     .map((pageBytes) => ({ mode: { pageBytes, contiguous: false, note: null }, by: `setting NEURON_SCRATCHPAD_PAGE_SIZE=${pageBytes / 2 ** 20} (and compiling with --hbm-scratchpad-page-size)` }));
   return contiguous.contiguous && !mode.contiguous ? [{ mode: contiguous, by: "using the contiguous scratchpad (64 MiB pages)" }, ...pages] : pages;

@@ -1,9 +1,8 @@
 /** What to change when it does not fit, or when memory is wasted: every change is tried before it is advised. */
 import { familyOf, largestLogicalCore, machineCores, rankCounts } from "../abi/architecture.ts";
-import { pageAdvice } from "../plan/scratchpad.ts";
+import { PAGE_SIZES, pageAdvice } from "../plan/scratchpad.ts";
 import { humanSize } from "../text/size.ts";
-import type { FitOptions } from "./fit_question.ts";
-import { usedOn } from "./fit_question.ts";
+import { type FitOptions, usedOn } from "./fit_question.ts";
 import type { FitDraft, FitHbm, FitLineName } from "./fit_trial.ts";
 
 /** Rings larger than this are worth a word: their exhaustion reports itself as missing memory. */
@@ -110,10 +109,6 @@ function moreCores(draft: FitDraft, { options, ask }: AdviceContext): string[] {
   return advice;
 }
 
-const MIB = 2 ** 20;
-const PAGE_STEP = 512 * MIB;
-const LARGEST_PAGE_STEPS = 7;
-
 /** Larger pages, or the contiguous scratchpad, where they really save memory. */
 function scratchpadAdvice(draft: FitDraft, { ask }: AdviceContext): string[] {
   const { hbms, scratchpad } = draft;
@@ -123,8 +118,7 @@ function scratchpadAdvice(draft: FitDraft, { ask }: AdviceContext): string[] {
   const what = `${humanSize(privateBytes)} of scratchpad variables cross a page and are private`;
   const now = scratchpadBytes(draft);
   let best: { readonly pageBytes: number; readonly total: number } | undefined;
-  for (let step = 1; step <= LARGEST_PAGE_STEPS; step++) {
-    const pageBytes = step * PAGE_STEP;
+  for (const pageBytes of PAGE_SIZES) {
     const other = ask({ scratchpad: pageBytes });
     const total = scratchpadBytes(other);
     if (sumOf(other.hbms, "private scratchpad") === 0 && total < (best?.total ?? now)) best = { pageBytes, total };

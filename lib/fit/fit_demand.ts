@@ -7,7 +7,8 @@ import { arenaPlaces, type FootprintItem, type FootprintKind, loadItems, PAGE_US
 import type { Machine } from "../abi/architecture.ts";
 import type { Plan } from "../plan/plan.ts";
 import type { ScratchpadMode } from "../plan/scratchpad.ts";
-import type { ExtraMemory } from "../text/size.ts";
+import { MEASURED } from "../sharding/measured.ts";
+import { type ExtraMemory, humanSize } from "../text/size.ts";
 
 /** What a figure of an answer is about. */
 export type FitLineName =
@@ -78,8 +79,8 @@ export function plannedModel(neff: Neff): PlannedModel {
 
 const MIB = 2 ** 20;
 const POOL_STDIO_BYTES = 0x440;
-const FIXED_PER_SUBGRAPH = 4 * MIB;
-const FIXED_PER_LOGICAL_CORE = 72 * MIB;
+const FIXED_PER_MODEL = Math.ceil(MEASURED.program.value);
+const FIXED_PER_LOGICAL_CORE = Math.ceil(MEASURED.process.value);
 const MICROCODE_PER_CORE = 96 * MIB;
 const PROFILE_PER_LOGICAL_CORE = 2048 * MIB;
 
@@ -103,7 +104,7 @@ const PAGES: LineFacts = { line: "scratchpad", accuracy: "exact", source: "high-
 const TENSORS: LineFacts = { line: "tensors", accuracy: "exact", source: "inputs and outputs of the definition, once per logical core" };
 const TENSORS_APART: LineFacts = { line: "tensors", accuracy: "estimated", source: "inputs and outputs of the definition, once per logical core and model: at most, nobody said which inputs are shared" };
 const STDIO: LineFacts = { line: "runtime", accuracy: "documented", source: "pool stdio, 1088 bytes per core" };
-const FIXED: LineFacts = { line: "runtime", accuracy: "estimated", source: "public measurements: 4 MiB per subgraph, 72 MiB per logical core" };
+const FIXED: LineFacts = { line: "runtime", accuracy: "estimated", source: `measured (${MEASURED.process.source}): ${humanSize(MEASURED.process.value)} per logical core, ${humanSize(MEASURED.program.value)} per model` };
 const MICROCODE: LineFacts = { line: "microcode", accuracy: "documented", source: "vendor's device memory page: 96 MB per physical core on first use" };
 const PROFILE: LineFacts = { line: "profile", accuracy: "estimated", source: "vendor's device memory page: profile buffers can take about 2 GB" };
 const EXTRA: LineFacts = { line: "extra", accuracy: "exact", source: "given" };
@@ -155,8 +156,8 @@ function fixedWants({ lnc, models, placements, runtime, profile }: Demand, logic
   if (runtime === "own") return wants;
   wants.push(...cores.map((core) => want(MICROCODE, { name: "microcode", bytes: MICROCODE_PER_CORE, core })));
   wants.push(want(FIXED, { name: "runtime of the logical core", bytes: FIXED_PER_LOGICAL_CORE, core: first }));
-  for (const { name, plans } of models.filter((_, model) => placements[model]!.includes(logical))) {
-    plans.forEach((plan, index) => wants.push(want(FIXED, { name: `runtime of ${plan.name}`, bytes: FIXED_PER_SUBGRAPH, core: first + index, model: name })));
+  for (const { name } of models.filter((_, model) => placements[model]!.includes(logical))) {
+    wants.push(want(FIXED, { name: `runtime of ${name}`, bytes: FIXED_PER_MODEL, core: first, model: name }));
   }
   return wants;
 }

@@ -64,11 +64,13 @@ export function scratchpadMode(request: ScratchpadRequest): ScratchpadMode {
   return { pageBytes: SCRATCHPAD_CONTIGUOUS_PAGE_BYTES, contiguous: true, note: null };
 }
 
+/** Page sizes that can be set, in bytes, as documented: multiples of 512 MiB below 4 GiB. */
+export const PAGE_SIZES: readonly number[] = Array.from({ length: 7 }, (_, index) => (index + 1) * PAGE_STEP_BYTES);
+
 /** Why a page size cannot be set, in words that follow a colon, or null. The documented range; the runtime itself only refuses 0. @param mebibytes as `NEURON_SCRATCHPAD_PAGE_SIZE` has it */
 export function pageSizeProblem(mebibytes: number): string | null {
   const step = PAGE_STEP_BYTES / MIB;
-  const isIn = mebibytes > 0 && mebibytes < 8 * step && mebibytes % step === 0;
-  return isIn ? null : `the scratchpad page size must be a multiple of ${step} below ${8 * step} (MiB)`;
+  return PAGE_SIZES.includes(mebibytes * MIB) ? null : `the scratchpad page size must be a multiple of ${step} below ${(PAGE_SIZES.length + 1) * step} (MiB)`;
 }
 
 /** Where the packer put a piece. */

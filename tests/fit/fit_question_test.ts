@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
 import { ArgumentError } from "../../ffi/error.ts";
 import { instanceNamed } from "../../lib/abi/architecture.ts";
 import { fit, fitAll, type FitOptions } from "../../lib/fit/fit.ts";
@@ -142,4 +143,29 @@ test("models of different architectures are told so", () => {
   const answer = fit([of("sunda"), of("cayman")], { instance: "trn1.2xlarge" });
   assert.match(answer.obstacle ?? "", /is built for sunda and .* for cayman: no instance runs both/);
   assert.match(answer.advice.join(" "), /Compile all models for one of sunda, cayman/);
+});
+
+test("for any question, what is advised is what the same question answers with it, and the smallest instance fits", () => {
+  const seed = Math.floor(Math.random() * 2 ** 31);
+  console.log(`seed ${seed}`);
+  const names = ["inf1.xlarge", "inf2.24xlarge", "trn1.32xlarge", "trn2.3xlarge", "trn2.48xlarge", "trn3.48xlarge"];
+  const question = fc.record({
+    instance: fc.constantFrom(...names), lnc: fc.constantFrom(undefined, 1 as const), copies: fc.constantFrom(undefined, 1, 2, 3),
+    need: fc.constantFrom(undefined, GIB, 20 * GIB, 70 * GIB, 150 * GIB, 700 * GIB), tensorParallel: fc.constantFrom(undefined, 1, 2, 8),
+    used: fc.array(fc.record({ hbm: fc.constantFrom(undefined, 0, 1), bytes: fc.integer({ min: 0, max: 24 }).map((gib) => gib * GIB) }), { maxLength: 3 }),
+    extra: fc.constantFrom([], extra(1), extra(12)),
+  });
+  fc.assert(fc.property(question, (asked) => {
+    const answer = fit([], asked);
+    const advice = answer.advice.join("\n");
+    const same = (changes: FitOptions) => fit([], { ...asked, tensorParallel: asked.tensorParallel ?? answer.tensorParallel ?? undefined, ...changes });
+    for (const [, cores] of advice.matchAll(/it fits \(--cores ([\d,]+)\)/g)) {
+      assert.equal(same({ copies: undefined, cores: cores!.split(",").map(Number) }).verdict, "fits", advice);
+    }
+    for (const [, degree] of advice.matchAll(/it fits \(--tp (\d+)\)/g)) assert.equal(same({ tensorParallel: Number(degree) }).verdict, "fits", advice);
+    for (const [, degree] of advice.matchAll(/has room \(--tp (\d+)\)/g)) assert.equal(same({ tensorParallel: Number(degree) }).shortage, null, advice);
+    if (answer.smallest !== null) assert.equal(fit([], { ...asked, instance: answer.smallest }).verdict, "fits", advice);
+    if (answer.smallest !== null) assert.equal(answer.smallest.slice(0, 4), asked.instance.slice(0, 4));
+    if (answer.verdict === "fits") assert.ok(answer.margin >= (answer.onTop?.bytes ?? 0));
+  }), { numRuns: 150, seed });
 });

@@ -200,7 +200,7 @@ export function familyOf(name: string): string {
   return /(?:inf|trn)\d+/.exec(name)?.[0] ?? name;
 }
 
-/** Whether a process can take so many logical cores by number (`NEURON_RT_NUM_CORES`): any on inf2 and trn1; elsewhere one, or whole devices. */
+/** Whether a process can take so many logical cores by number (`NEURON_RT_NUM_CORES`): any on inf2 and trn1; elsewhere one, or whole devices. @param count logical cores @param device architecture number and logical cores of each device */
 export function canTakeCores(count: number, device: { readonly architecture: number; readonly logicalCores: number }): boolean {
   return device.architecture <= 2 || count === 1 || count % device.logicalCores === 0;
 }

@@ -141,14 +141,25 @@ export function coreNotAccessible(core: number, device: number, position: number
   });
 }
 
-/** NRT_FAILURE: other processes hold the cores. */
-export function coresNotAvailable(requested: number, available: number, logicalSize: number): NrtError {
+/**
+ * NRT_FAILURE: there are not as many free cores as are wanted. Other processes are named as the cause only
+ * where the cores exist.
+ *
+ * @param requested logical cores that are wanted
+ * @param available of them or instead of them, those that are free
+ * @param logicalSize physical cores of each
+ * @param total logical cores of the opened devices, where a number of cores was asked for
+ */
+export function coresNotAvailable(requested: number, available: number, logicalSize: number, total: number = Infinity): NrtError {
+  const missing = `${requested} are wanted, the devices this process opened have ${total}: ask for fewer in ${NUM_CORES}, or open more devices.`;
+  const scattered = `So many are free, but not in a row: list free cores in ${VISIBLE_CORES}.`;
+  const held = `Another process holds them: stop it (neuron-ls lists processes), or list free cores in ${VISIBLE_CORES}.`;
   return new NrtError(
     NrtStatus.FAILURE,
     `Cannot take the cores: Logical Neuron Core(s) not available - Requested:${requested} Available:${available} Logical Core size ${logicalSize}`,
     {
-      hint: `Another process holds them: stop it (neuron-ls lists processes), or list free cores in ${VISIBLE_CORES}.`,
-      details: { requested, available, logicalSize },
+      hint: requested > total ? missing : available >= requested ? scattered : held,
+      details: { requested, available, logicalSize, ...(Number.isFinite(total) ? { total } : {}) },
     },
   );
 }
@@ -258,7 +269,7 @@ function takeCount(
     if (place.position !== 0) throw startNotAligned(cores[0]!, logicalSize);
     return Array.from({ length: count }, (_, core) => place.logical + core);
   }
-  throw coresNotAvailable(count, freeCores(question, take), logicalSize);
+  throw coresNotAvailable(count, freeCores(question, take), logicalSize, question.total);
 }
 
 /** How many logical cores are free: each is tried, and given back with the rest of the failed claim. */

@@ -79,4 +79,9 @@ test("cores that others hold are reported with the three numbers", () => {
   const error = coresNotAvailable(4, 2, 2);
   assert.equal(error.status, 1);
   assert.match(error.message, /Logical Neuron Core\(s\) not available - Requested:4 Available:2 Logical Core size 2/);
+  // Others are a cause only where the cores exist and are not free.
+  const hint = (...numbers: Parameters<typeof coresNotAvailable>) => coresNotAvailable(...numbers).hint ?? "";
+  assert.match(hint(4, 2, 1, 8), /Another process holds them/);
+  assert.match(hint(5, 2, 1, 2), /^5 are wanted, the devices this process opened have 2/);
+  assert.match(hint(4, 5, 1, 8), /not in a row/);
 });

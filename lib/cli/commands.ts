@@ -5,7 +5,7 @@
  */
 import {
   choice, choiceOr, type CommandSpec, DEVICE_OPTIONS, deviceCount, EXPECT_OPTION, flag, FORCE_OPTION, type GivenOf, integer, JSON_OPTION, MACHINE_OPTIONS, many, mask, milliseconds,
-  one, oneOf, PRODUCTS, seconds, several, size, sizes, STAGING_OPTIONS, TARGET_NAMES, text, value, valueOr,
+  once, one, oneOf, PRODUCTS, seconds, several, size, sizes, STAGING_OPTIONS, summed, TARGET_NAMES, text, value, valueOr,
 } from "./options.ts";
 
 /** The program itself. */
@@ -101,19 +101,19 @@ const FIT_COMMAND = {
   description: "tell whether models and tensors fit on an instance, by how much, and what to change; needs no device (exit code 1 when they do not fit as things stand)",
   args: { files: many("[file...]") },
   options: {
-    instance: text("--instance <type>", "instance type, for example trn2.48xlarge (default: a live device, else the smallest type the models are built for)", { conflicts: ["fake", "device", "allInstances"] }),
+    instance: once(text("--instance <type>", "instance type, for example trn2.48xlarge (default: a live device, else the smallest type the models are built for)", { conflicts: ["fake", "device", "allInstances"] })),
     allInstances: { ...flag("--all-instances", "answer for every instance type the models are built for"), conflicts: ["fake", "device"] },
     fake: choice("--fake <product>", "answer for a fake device", PRODUCTS, { conflicts: ["device"] }),
     device: value("--device <N>", "answer for the real device /dev/neuronN and what is in use on it", integer),
     lnc: choice("--lnc <size>", "physical cores per logical core (default: what the models need)", ["1", "2"]),
-    copies: value("--copies <N>", "replicas, each on logical cores of its own: N × --tp cores from 0 on", integer, { conflicts: ["cores"] }),
-    cores: text("--cores <list>", "logical cores that hold everything, for example 0-3 or 0,2; file@0-3 for one model's"),
+    copies: once(value("--copies <N>", "replicas, each on logical cores of its own: N × --tp cores from 0 on", integer, { conflicts: ["cores"] })),
+    cores: once(text("--cores <list>", "logical cores that hold everything, for example 0-3 or 0,2; file@0-3 for one model's")),
     extra: several("--extra <[name=]size>", "memory besides the models, per logical core: 13GiB, kv=64x32MiB; may be repeated"),
-    need: value("--need <size>", "memory needed over all logical cores, without a file", size),
-    tp: value("--tp <N>", "logical cores a replica is spread over, tensor parallel (default: the smallest number that fits, for --need without files)", integer),
+    need: summed("--need <size>", "memory a replica needs over its logical cores, without a file; may be repeated, which adds up"),
+    tp: once(value("--tp <N>", "logical cores a replica is spread over, tensor parallel (default: the smallest number that fits, for --need without files)", integer)),
     used: several("--used <[hbm=]size>", "what others hold, on every HBM or on one (2=1GiB); may be repeated, which adds up"),
     share: several("--share <equal|none|name...>", "inputs the models share: none, all that are equal in name, shape and type, or some by name (default: none)"),
-    scratchpadPage: text("--scratchpad-page <MiB|contiguous>", "page size of the scratchpad, a multiple of 512 below 4096 (default: as the runtime's variables say)"),
+    scratchpadPage: once(text("--scratchpad-page <MiB|contiguous>", "page size of the scratchpad, a multiple of 512 below 4096 (default: as the runtime's variables say)")),
     profile: flag("--profile", "count profile buffers too"),
     map: flag("--map", "draw each HBM as a bar"),
     fixed: flag("--no-fixed", "leave out what no file tells: runtime and microcode"),

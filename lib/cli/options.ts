@@ -84,7 +84,7 @@ export function text(flags: string, description: string, more: More<string | und
 }
 
 /** An option with a value that may be left out. */
-export function value<T>(flags: string, description: string, parse: (text: string) => T, more: More<T | undefined> = {}): OptionSpec<T | undefined> {
+export function value<T>(flags: string, description: string, parse: (text: string) => T, more: More<T | undefined> = {}): Parsed<T> {
   return { flags, description, standard: undefined, parse, ...more };
 }
 
@@ -107,6 +107,27 @@ export function choiceOr<const T extends string>(flags: string, description: str
 export function several(flags: string, description: string): OptionSpec<readonly string[]> {
   return { flags, description, standard: [], parse: (text, before) => [...before, text] };
 }
+
+/** An option with a byte count that may be given several times: the sum. */
+export function summed(flags: string, description: string): OptionSpec<number | undefined> {
+  return { flags, description, standard: undefined, parse: (text, before) => (before ?? 0) + size(text) };
+}
+
+/** The same option, refused when it is given twice: the first value would be lost without a word. */
+export function once(spec: OptionSpec<string | undefined>): OptionSpec<string | undefined>;
+export function once<T>(spec: Parsed<T>): Parsed<T>;
+export function once(spec: OptionSpec<unknown>): OptionSpec<unknown> {
+  return {
+    ...spec,
+    parse(text, before) {
+      if (before !== undefined) throw new InvalidArgumentError("It can be given once.");
+      return spec.parse === undefined ? text : spec.parse(text, before);
+    },
+  };
+}
+
+/** An option whose text is read. */
+type Parsed<T> = OptionSpec<T | undefined> & Required<Pick<OptionSpec<T | undefined>, "parse">>;
 
 /** The products a fake device can be. */
 export const PRODUCTS = ["trn1", "inf2", "trn2", "trn3"] as const;

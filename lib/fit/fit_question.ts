@@ -203,7 +203,7 @@ function coresFor({ cores, copies = 1, tensorParallel = 1, settings }: FitOption
   const list = cores === undefined ? Array.from({ length: Math.min(count, available) }, (_, index) => index) : sorted(cores);
   const last = cores === undefined ? count - 1 : 0;
   if (numCores !== undefined && numCores.value > 0 && count > numCores.value) return { list, last, obstacle: `${count} logical cores are wanted, ${numCores.from} lets the process take ${numCores.value}`, notes: [] };
-  return { list, last, obstacle: null, notes: numCores === undefined ? [] : [`${numCores.from} is set: ${count} of them ${count === 1 ? "is" : "are"} counted on.`] };
+  return { list, last, obstacle: null, notes: numCores === undefined || numCores.value === 0 ? [] : [`${numCores.from} is set: ${count} of them ${count === 1 ? "is" : "are"} counted on.`] };
 }
 
 function sorted(cores: readonly number[]): number[] {
@@ -237,7 +237,7 @@ function modeFor(machine: Machine, lnc: number, { scratchpad, settings = {} }: F
   const { pageBytes, contiguous } = settings;
   const given = scratchpad !== undefined;
   const mode = scratchpadMode({
-    contiguous: given ? scratchpad === "contiguous" : contiguous?.value ?? "possible",
+    contiguous: given ? scratchpad === "contiguous" : contiguous?.value ?? (machine.target === null ? false : "possible"),
     pageBytes: given ? (typeof scratchpad === "number" ? scratchpad : undefined) : pageBytes?.value,
     architecture: machine.architecture,
     lncSize: lnc,

@@ -172,6 +172,14 @@ test("what --used says several times adds up, and what is not there is a wrong u
   }
 });
 
+test("an option of a question that can be given once is refused when it is given twice; needs add up", async () => {
+  for (const [option, first, second] of [["--cores", "0", "1"], ["--copies", "1", "2"], ["--tp", "2", "1"], ["--instance", "trn1.2xlarge", "trn1.32xlarge"], ["--scratchpad-page", "512", "1024"]] as const) {
+    const { code, err } = await command("fit", "--need", "1GiB", option, first, option, second);
+    assert.deepEqual([code, /can be given once/.test(err)], [2, true], option);
+  }
+  assert.equal(line(await ask("--need", "2GiB", "--need", "1GiB", "--tp", "1", "--instance", "trn1.2xlarge"), "extra"), 3 * GIB);
+});
+
 test("fit reads the runtime's variables as load does, and refuses what load refuses", async () => {
   const question = ["--instance", "trn2.48xlarge", "--extra", "1GiB"];
   const withEnv = async (env: Record<string, string>, ...argv: readonly string[]) => {

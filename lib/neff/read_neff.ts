@@ -50,6 +50,19 @@ export async function readNeff(source: NeffSource, options: ReadOptions = {}): P
   }
 }
 
+/**
+ * Reads the definitions of a NEFF from bytes that are open already, such as a part of an
+ * archive; they stay open. Throws a `NeffError` that names them.
+ */
+export async function readNeffIn(bytes: FileBytes, options: ParseOptions = {}): Promise<Neff> {
+  const file = options.file ?? bytes.name;
+  try {
+    return await readDefinitions(bytes, limitsWith(options.limits), { ...options, file });
+  } catch (error) {
+    throw error instanceof NeffError && file !== undefined ? withFile(error, file) : error;
+  }
+}
+
 async function readDefinitions(source: FileBytes, limits: NeffLimits, options: ReadOptions): Promise<Neff> {
   const { passMembers, placeIn } = await import("./stream.ts");
   const place = await placeIn(source, limits);

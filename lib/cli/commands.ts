@@ -29,8 +29,8 @@ const HELP = "Help:";
 
 const INSPECT = {
   group: FILES,
-  summary: "what a compiled model contains",
-  description: "show what a compiled model contains; needs no device",
+  summary: "what a compiled model, archive or folder contains",
+  description: "show what a compiled model contains, or which programs an archive (model.pt) or a folder holds and what they share; needs no device",
   args: { file: one("<file>") },
   options: {
     supportedFeatures: value("--supported-features <mask>", "name the features of the model that a runtime with this mask lacks (exit code 1 when there are any)", mask),
@@ -40,7 +40,7 @@ const INSPECT = {
     ["inspect samples/mlp.neff", "inputs, constants, scratchpad, code"],
     ["inspect samples/mlp.neff --supported-features 0x80000000000000ff", "against the mask of a runtime's message"],
   ],
-  schemas: [{ file: "inspect.json", type: "InspectOutput" }],
+  schemas: [{ file: "inspect.json", type: "InspectOutput" }, { file: "inspect-deployment.json", type: "InspectDeploymentOutput" }],
 } satisfies CommandSpec;
 
 const SCAN = {

@@ -10,7 +10,8 @@ Options:
   -h, --help                        print this help
 
 Compiled models:
-  inspect [options] <file>          what a compiled model contains
+  inspect [options] <file>          what a compiled model, archive or folder
+                                    contains
   scan [options] <path...>          say of each model in a folder whether it is
                                     good
   diff [options] <a> <b>            how two compiled models differ

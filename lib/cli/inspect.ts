@@ -1,20 +1,23 @@
 import { explainFeatures, LOADER_FEATURE_MASK, summarizeNeff } from "../neff/mod.ts";
 import { loadItems } from "../plan/footprint.ts";
+import { deploymentReport, deploymentText } from "./text/deployment_report.ts";
 import { type Inspection, inspectNeff } from "./text/inspection.ts";
 import { grouped, humanSize } from "../text/size.ts";
 import { table } from "../text/table.ts";
 import type { Given } from "./commands.ts";
-import { ExitCode } from "./failure.ts";
+import { isDeployment, readDeployment } from "../deployment/deployment.ts";
+import { ExitCode, UsageError } from "./failure.ts";
 import { readModel } from "./read_model.ts";
 import { emphasisOf, printJson, type Terminal } from "./terminal.ts";
 
 /**
- * `inspect FILE`: the facts of a compiled model. With `--supported-features` the exit
+ * `inspect FILE`: the facts of a compiled model, or of the programs in an archive or folder. With `--supported-features` the exit
  * code is 1 when the model has features the mask lacks.
  *
  * @throws {NeffError} when the file cannot be read
  */
 export async function inspect(terminal: Terminal, { file, supportedFeatures: asked, json }: Given<"inspect">): Promise<number> {
+  if (await isDeployment(file)) return inspectDeployment(terminal, { file, supportedFeatures: asked, json });
   const neff = await readModel(file, { verifyHash: true });
   const facts = inspectNeff(neff, {
     summary: summarizeNeff(neff, file),
@@ -24,6 +27,15 @@ export async function inspect(terminal: Terminal, { file, supportedFeatures: ask
   if (json) printJson(terminal, facts);
   else print(terminal, facts, asked !== undefined);
   return asked === undefined || facts.features.accepted ? ExitCode.OK : ExitCode.REFUSED;
+}
+
+/** An archive of programs, or a folder of them. */
+async function inspectDeployment(terminal: Terminal, { file, supportedFeatures, json }: Given<"inspect">): Promise<number> {
+  if (supportedFeatures !== undefined) throw new UsageError(`Cannot compare features of ${file}: it is no compiled model but an archive or a folder`, { hint: "Give one NEFF; unpack writes those of an archive." });
+  const report = deploymentReport(await readDeployment(file));
+  if (json) printJson(terminal, report);
+  else terminal.print(deploymentText(report, emphasisOf(terminal)));
+  return ExitCode.OK;
 }
 
 function print(terminal: Terminal, facts: Inspection, maskAsked: boolean): void {

@@ -11,6 +11,7 @@ import type { CopyReport, LoadReport } from "./load_report.ts";
 import type { CodeExplanation } from "../../explain/codes.ts";
 import type { LogExplanation } from "../../explain/log.ts";
 import type { FitAllReport, FitReport } from "./fit_report.ts";
+import type { DeploymentReport } from "./deployment_report.ts";
 import type { Inspection } from "./inspection.ts";
 import type { MemoryPicture } from "../../map/model.ts";
 import type { MemoryReport } from "./device_report.ts";
@@ -19,6 +20,8 @@ import type { TopReport } from "../../host/top.ts";
 
 /** `inspect FILE`. */
 export type InspectOutput = Inspection;
+/** `inspect ARCHIVE|FOLDER`. */
+export type InspectDeploymentOutput = DeploymentReport;
 /** `scan PATH…`. */
 export type ScanOutput = ScanReport;
 /** `plan FILE`. */

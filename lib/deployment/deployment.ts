@@ -39,7 +39,7 @@ export async function isDeployment(path: string): Promise<boolean> {
   const facts = await stat(path).catch(() => null);
   if (facts === null || facts.isDirectory()) return facts !== null;
   if (!facts.isFile()) return false;
-  return (await withFile(path, async (source) => looksLikeZip(await source.read(0, 4)))) || path.endsWith(".pt");
+  return (await withOpenFile(path, async (source) => looksLikeZip(await source.read(0, 4)))) || path.endsWith(".pt");
 }
 
 /**
@@ -52,7 +52,7 @@ export async function readDeployment(path: string): Promise<Deployment> {
   const facts = await stat(path).catch((error: unknown) => {
     throw systemFault(path, error);
   });
-  return facts.isDirectory() ? fromFolder(path) : withFile(path, async (source) => {
+  return facts.isDirectory() ? fromFolder(path) : withOpenFile(path, async (source) => {
     const { kind, programs, problems } = await readArchive(source);
     const reader = new ProgramReader();
     const read: DeploymentProgram[] = [];
@@ -62,7 +62,7 @@ export async function readDeployment(path: string): Promise<Deployment> {
 }
 
 /** Opens a file, and closes it when the work is done. */
-export async function withFile<T>(path: string, work: (source: FileBytes) => Promise<T>): Promise<T> {
+export async function withOpenFile<T>(path: string, work: (source: FileBytes) => Promise<T>): Promise<T> {
   const source = await openSource(path);
   try {
     return await work(source);
@@ -95,7 +95,7 @@ class ProgramReader {
 
   /** A NEFF that is a file, plain or wrapped. Null when it is known already. */
   async plain(path: string, known: ReadonlySet<string>): Promise<DeploymentProgram | null> {
-    return withFile(path, async (source) => {
+    return withOpenFile(path, async (source) => {
       const { base, length } = await placeIn(source, DEFAULT_LIMITS);
       const neff = partOf(source, { offset: base, length, name: path });
       const sha256 = await sha256Of(neff);
@@ -138,7 +138,7 @@ async function metaBeside(path: string): Promise<MetaNeff | null> {
     const facts = await stat(file).catch(() => null);
     if (facts === null || !facts.isFile() || facts.size === 0 || facts.size > HLO_BYTES) continue;
     try {
-      const bytes = await withFile(file, (source) => source.read(0, source.size));
+      const bytes = await withOpenFile(file, (source) => source.read(0, source.size));
       return name.startsWith("metaneff") ? readMetaneff(bytes, file) : metaneffOfHlo(readHlo(bytes, file));
     } catch (error) {
       if (!(error instanceof ModelFileError)) throw error;
@@ -223,5 +223,5 @@ async function filesBelow(folder: string): Promise<[archives: string[], neffs: s
 
 async function isNeffFile(path: string): Promise<boolean> {
   if (path.endsWith(".hlo")) return true;
-  return withFile(path, async (source) => source.size > 0 && looksLikeNeff(await source.read(0, 16))).catch(() => false);
+  return withOpenFile(path, async (source) => source.size > 0 && looksLikeNeff(await source.read(0, 16))).catch(() => false);
 }

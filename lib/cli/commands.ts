@@ -57,6 +57,20 @@ const SCAN = {
   schemas: [{ file: "scan.json", type: "ScanOutput" }],
 } satisfies CommandSpec;
 
+const CACHE = {
+  group: FILES,
+  summary: "the state of each entry of a compile cache",
+  description: "list a compile cache: which entries are good, failed, locked or not whole, and which hold the same program; deletes nothing (exit code 1 when any has failed, is not whole, or has a stale lock)",
+  args: { folder: one("<folder>") },
+  options: {
+    staleAfter: valueOr("--stale-after <minutes>", "a lock that nothing has touched for so long is stale", 60, integer),
+    jsonl: { ...flag("--jsonl", "print each entry as a line of JSON as it comes, the totals last"), conflicts: ["json"] },
+    ...JSON_OPTION,
+  },
+  examples: [["cache samples --json", "entries below a folder, for a script"]],
+  schemas: [{ file: "cache.json", type: "CacheOutput" }],
+} satisfies CommandSpec;
+
 const DIFF = {
   group: FILES,
   summary: "how two compiled models differ",
@@ -305,7 +319,7 @@ const COMPLETION = {
 
 /** The commands, in the order of the help. */
 export const COMMANDS = {
-  inspect: INSPECT, scan: SCAN, diff: DIFF, plan: PLAN, unpack: UNPACK, pack: PACK, fit: FIT_COMMAND, load: LOAD, resolve: RESOLVE, map: MAP, devices: DEVICES_COMMAND,
+  inspect: INSPECT, scan: SCAN, cache: CACHE, diff: DIFF, plan: PLAN, unpack: UNPACK, pack: PACK, fit: FIT_COMMAND, load: LOAD, resolve: RESOLVE, map: MAP, devices: DEVICES_COMMAND,
   mem: MEM, top: TOP, metrics: METRICS, copy: COPY, replay: REPLAY, fake: FAKE_COMMAND, explain: EXPLAIN, completion: COMPLETION,
 } satisfies Readonly<Record<string, CommandSpec>>;
 

@@ -14,6 +14,7 @@ Compiled models:
                                     contains
   scan [options] <path...>          say of each model in a folder whether it is
                                     good
+  cache [options] <folder>          the state of each entry of a compile cache
   diff [options] <a> <b>            how two compiled models differ
   plan [options] <file>             the records a model is planned into
   unpack [options] <file> <folder>  write the members of a model into a folder

@@ -12,6 +12,7 @@ type Action<Name extends CommandName> = (terminal: Terminal, given: Given<Name>)
 const ACTIONS: { readonly [Name in CommandName]: () => Promise<Action<Name>> } = {
   inspect: async () => (await import("./inspect.ts")).inspect,
   scan: async () => (await import("./scan.ts")).scan,
+  cache: async () => (await import("./cache.ts")).cache,
   diff: async () => (await import("./diff.ts")).diff,
   plan: async () => (await import("./plan.ts")).plan,
   unpack: async () => (await import("./pack.ts")).unpack,

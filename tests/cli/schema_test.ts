@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -65,6 +65,11 @@ test("what every command prints is of the shape its schema says, and of no other
   }
   await run("inspect.json", "inspect", SAMPLES[0]!, "--supported-features", "0");
   await run("scan.json", "scan", "samples", cache, "no/such.neff", "--target", "trn1");
+  await run("inspect-deployment.json", "inspect", "samples");
+  const entry = join(folder, "entries", "neuronxcc-2.20", "MODULE_1+2");
+  mkdirSync(entry, { recursive: true });
+  for (const [name, bytes] of [["model.neff", readFileSync(SAMPLES[0]!)], ["model.done", ""]] as const) writeFileSync(join(entry, name), bytes);
+  await run("cache.json", "cache", join(folder, "entries"));
   await run("diff.json", "diff", SAMPLES[0]!, SAMPLES[1]!);
   await run("unpack.json", "unpack", SAMPLES[0]!, join(folder, "files"));
   await run("pack.json", "pack", join(folder, "files"), join(folder, "packed.neff"));

@@ -4,6 +4,7 @@
  */
 import type { AllocationReplay } from "../../dmem/replay.ts";
 import type { RequestReplay } from "../../fake/recorder.ts";
+import type { CacheReport } from "../../deployment/cache.ts";
 import type { NeffDiff } from "../../neff/diff.ts";
 import type { ScanReport } from "../../neff/scan.ts";
 import type { DeviceList } from "../../host/device_list.ts";
@@ -24,6 +25,8 @@ export type InspectOutput = Inspection;
 export type InspectDeploymentOutput = DeploymentReport;
 /** `scan PATH…`. */
 export type ScanOutput = ScanReport;
+/** `cache FOLDER`. */
+export type CacheOutput = CacheReport;
 /** `plan FILE`. */
 export type PlanOutput = PlanReport;
 /** `load FILE`. */

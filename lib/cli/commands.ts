@@ -4,7 +4,7 @@
  * imported, so that `--help` is quick.
  */
 import {
-  choice, choiceOr, type CommandSpec, DEVICE_OPTIONS, deviceCount, EXPECT_OPTION, flag, FORCE_OPTION, type GivenOf, integer, JSON_OPTION, MACHINE_OPTIONS, many, mask, milliseconds,
+  choice, choiceOr, type CommandSpec, DEVICE_OPTIONS, deviceCount, EXPECT_OPTION, flag, FORCE_OPTION, type GivenOf, integer, JSON_OPTION, MACHINE_OPTIONS, many, mask, maybe, milliseconds,
   once, one, oneOf, PRODUCTS, seconds, several, size, sizes, STAGING_OPTIONS, summed, TARGET_NAMES, text, value, valueOr,
 } from "./options.ts";
 
@@ -94,9 +94,9 @@ const PLAN = {
 const UNPACK = {
   group: FILES,
   summary: "write the members of a model into a folder",
-  description: "write the members of a compiled model into a new folder",
-  args: { file: one("<file>"), folder: one("<folder>") },
-  options: JSON_OPTION,
+  description: "write the members of a compiled model, or the NEFFs and metaneffs of an archive (model.pt), into a new folder",
+  args: { file: one("<file>"), folder: maybe("[folder]") },
+  options: { out: text("-o, --out <folder>", "the folder, instead of the second argument"), ...JSON_OPTION },
   schemas: [{ file: "unpack.json", type: "UnpackOutput" }],
 } satisfies CommandSpec;
 

@@ -17,7 +17,7 @@ Compiled models:
   cache [options] <folder>          the state of each entry of a compile cache
   diff [options] <a> <b>            how two compiled models differ
   plan [options] <file>             the records a model is planned into
-  unpack [options] <file> <folder>  write the members of a model into a folder
+  unpack [options] <file> [folder]  write the members of a model into a folder
   pack [options] <folder> <file>    make a model of a folder's files
 
 Will it fit:

@@ -63,6 +63,11 @@ export function one(syntax: `<${string}>`, description?: string): ArgumentSpec<s
   return { syntax, description };
 }
 
+/** An argument that may be left out. */
+export function maybe(syntax: `[${string}]`, description?: string): ArgumentSpec<string | undefined> {
+  return { syntax, description };
+}
+
 /** An argument that may be given several times. */
 export function many(syntax: `<${string}...>` | `[${string}...]`): ArgumentSpec<readonly string[]> {
   return { syntax };

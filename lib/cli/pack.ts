@@ -1,6 +1,9 @@
 import { NeuronError } from "../../ffi/error.ts";
+import { isDeployment } from "../deployment/deployment.ts";
+import { unpackArchive } from "../deployment/unpack.ts";
 import { describeLocation, NeffError, parseNeff, readNeff, withFile } from "../neff/mod.ts";
 import { packFolder, unpackNeffTo } from "../neff_write/mod.ts";
+import { UsageError } from "./failure.ts";
 import { writeOutput } from "./output.ts";
 import type { PackOutput, UnpackOutput } from "./text/json_output.ts";
 import { humanSize } from "../text/size.ts";
@@ -19,13 +22,27 @@ export async function pack(terminal: Terminal, { folder, file, compression, forc
   for (const name of removed) terminal.print(`  removed ${name}`);
 }
 
-/** `unpack FILE FOLDER`: the members of a model as files. @throws {NeuronError} for a folder that is not empty */
-export async function unpack(terminal: Terminal, { file, folder, json }: Given<"unpack">): Promise<void> {
-  const files = await unpackNeffTo(await readNeff(file), folder).catch((error: unknown) => {
+/**
+ * `unpack FILE FOLDER`: the members of a model as files, or the programs of an archive.
+ *
+ * @throws {NeuronError} for a folder that is not empty
+ */
+export async function unpack(terminal: Terminal, { file, folder: second, out, json }: Given<"unpack">): Promise<void> {
+  const folder = out ?? second;
+  if (folder === undefined || (out !== undefined && second !== undefined)) {
+    throw new UsageError(`Cannot unpack ${file}: ${folder === undefined ? "no folder was named" : "two folders were named"}`, { hint: "Name one new folder, as the second argument or with --out." });
+  }
+  const isArchive = await isDeployment(file);
+  const { files, problems } = isArchive ? await unpackArchive(file, folder) : { files: await unpackModel(file, folder), problems: [] };
+  for (const problem of problems) terminal.note(problem);
+  if (json) printJson(terminal, { file, folder, files } satisfies UnpackOutput);
+  else terminal.print(`${files.length} files written to ${folder}${isArchive ? "" : "; pack makes a model of them again"}`);
+}
+
+async function unpackModel(file: string, folder: string): Promise<readonly string[]> {
+  return unpackNeffTo(await readNeff(file), folder).catch((error: unknown) => {
     throw error instanceof NeffError ? withFile(error, file) : error;
   });
-  if (json) printJson(terminal, { file, folder, files } satisfies UnpackOutput);
-  else terminal.print(`${files.length} files written to ${folder}; pack makes a model of them again`);
 }
 
 /** What no reader would take is better not written. */

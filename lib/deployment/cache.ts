@@ -145,7 +145,8 @@ class CacheReader {
     const neffName = names.find((name) => form.neff.test(name));
     const neffBytes = neffName === undefined ? null : (await stat(join(path, neffName)).catch(() => null))?.size ?? null;
     const { sha256, program } = neffName === undefined || !neffBytes ? { sha256: null, program: NO_PROGRAM } : await this.#program(join(path, neffName));
-    const asked = await flagsOf(join(path, form.flags));
+    // The compiler's arguments are asked only where the NEFF does not say.
+    const asked = program.target !== null || !names.includes(form.flags) ? { target: null, lnc: null } : await flagsOf(join(path, form.flags));
     const before = await this.#stateOf({ path, names }, { form, neffBytes });
     const state = before === "good" && program.problem !== null ? "incomplete" : before;
     return {
@@ -156,7 +157,7 @@ class CacheReader {
   }
 
   async #stateOf({ path, names }: Listing, { form, neffBytes }: { readonly form: typeof MODEL; readonly neffBytes: number | null }): Promise<CacheState> {
-    if (neffBytes && names.includes(form.done)) return await isWhole(join(path, form.done), neffBytes) ? "good" : "incomplete";
+    if (neffBytes && names.includes(form.done)) return form === MODEL || await isWhole(join(path, form.done), neffBytes) ? "good" : "incomplete";
     const locks = names.filter((name) => name.endsWith(".lock"));
     const isOpen = form === GRAPH ? !names.includes(GRAPH.done) : locks.length > 0;
     if (isOpen && await this.#isFresh(path, names)) return "locked";

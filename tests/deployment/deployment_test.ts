@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -134,6 +134,24 @@ test("ranks that are missing beside an archive are a problem", async () => {
   }));
   const { problems } = await readDeployment(place);
   assert.ok(problems.some((line) => /rank|tp1/i.test(line)), problems.join("\n"));
+});
+
+test("unpack writes NEFF and metaneff of every program, or nothing", async () => {
+  const path = write("parts.pt", nxdArchive(PROGRAMS));
+  const parts = join(folder, "parts");
+  const { files } = await commandJson<{ files: string[] }>("unpack", path, "-o", parts);
+  assert.deepEqual(files.filter((name) => name.endsWith(".neff")), ["context_encoding_model_bk0.neff", "token_generation_model_bk0.neff", "token_generation_model_bk1.neff"]);
+  assert.deepEqual(readdirSync(parts).sort(), [...files].sort());
+  assert.deepEqual(new Uint8Array(readFileSync(join(parts, "token_generation_model_bk1.neff"))), second);
+  assert.deepEqual(new Uint8Array(readFileSync(join(parts, "token_generation_model_bk1.metaneff.pb"))), about);
+  assert.match((await command("unpack", path, parts)).err, /is not empty/);
+  const before = readdirSync(folder);
+  const nothing = write("nothing.pt", zipOf([{ name: "a/data.pkl", data: pickleOf("\x80\x02N.") }]));
+  assert.equal((await command("unpack", nothing, join(folder, "none"))).code, 3);
+  assert.deepEqual(readdirSync(folder).filter((name) => !before.includes(name)), ["nothing.pt"]);
+  assert.equal((await command("unpack", path)).code, 2);
+  const escape = write("escape.pt", nxdArchive([{ tag: "../../out", buckets: [{ neff: first, metaneff: about }] }]));
+  assert.deepEqual((await commandJson<{ files: string[] }>("unpack", escape, join(folder, "escaped"))).files, ["__.._out_bk0.neff", "__.._out_bk0.metaneff.pb"]);
 });
 
 test("a metaneff without roles takes states from its aliases", () => {

@@ -112,7 +112,7 @@ const PACK = {
 const FIT_COMMAND = {
   group: FIT,
   summary: "tell whether models and tensors fit, and on what",
-  description: "tell whether models and tensors fit on an instance, by how much, and what to change; needs no device (exit code 1 when they do not fit as things stand)",
+  description: "tell whether models (NEFFs, or archives such as model.pt) and tensors fit on an instance, by how much, and what to change; needs no device (exit code 1 when they do not fit as things stand)",
   args: { files: many("[file...]") },
   options: {
     instance: once(text("--instance <type>", "instance type, for example trn2.48xlarge (default: a live device, else the smallest type the models are built for)", { conflicts: ["fake", "device", "allInstances"] })),
@@ -126,7 +126,7 @@ const FIT_COMMAND = {
     need: summed("--need <size>", "memory a replica needs over its logical cores, without a file; may be repeated, which adds up"),
     tp: once(value("--tp <N>", "logical cores a replica is spread over, tensor parallel (default: the smallest number that fits, for --need without files)", integer)),
     used: several("--used <[hbm=]size>", "what others hold, on every HBM or on one (2=1GiB); may be repeated, which adds up"),
-    share: several("--share <equal|none|name...>", "inputs the models share: none, all that are equal in name, shape and type, or some by name (default: none)"),
+    share: several("--share <equal|none|name...>", "inputs the models share: none, all that are equal in name, shape and type, or some by name (default: none; in an archive, what it says)"),
     scratchpadPage: once(text("--scratchpad-page <MiB|contiguous>", "page size of the scratchpad, a multiple of 512 below 4096 (default: as the runtime's variables say)")),
     profile: flag("--profile", "count profile buffers too"),
     map: flag("--map", "draw each HBM as a bar"),

@@ -1,6 +1,8 @@
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { basename } from "node:path";
 import { ArgumentError, type NeuronError } from "../../ffi/error.ts";
+import { isDeployment } from "../deployment/deployment.ts";
+import { type ArchiveModels, readArchiveModels } from "../deployment/models.ts";
 import { type Neff, readNeff } from "../neff/mod.ts";
 import { fit as fitModels, fitAll, type FitOptions, mixedTargets } from "../fit/fit.ts";
 import type { FitAnswer } from "../fit/fit_trial.ts";
@@ -31,11 +33,13 @@ export async function fitCommand(terminal: Terminal, given: Given<"fit">): Promi
   const { json } = given;
   const placed = usage(() => given.files.map(placedFile));
   const files = placed.map(({ file }) => file);
-  const question = usage(() => questionOf(given, placed));
-  if (files.length === 0 && question.need === undefined && question.extra === undefined) {
+  const asked = usage(() => questionOf(given, placed));
+  if (files.length === 0 && asked.need === undefined && asked.extra === undefined) {
     throw new UsageError("Cannot answer without anything to place: no file, no --need, no --extra", { hint: "For example: fit model.neff, or fit --need 140GiB --tp 12 --all-instances." });
   }
-  const neffs = await readAll(terminal, files, json);
+  const { neffs, owners, keyOf } = await readAll(terminal, files, json);
+  const placement = asked.placement === undefined ? undefined : owners.map((owner) => asked.placement![owner] ?? null);
+  const question = { ...asked, placement, share: asked.share ?? keyOf };
   if (given.allInstances) return answerAll(terminal, { files, neffs, question, json });
   const answer = usage(() => answerOne(neffs, question, given));
   const report: FitReport = { files, ...answer };
@@ -47,14 +51,40 @@ export async function fitCommand(terminal: Terminal, given: Given<"fit">): Promi
   return codeOf(answer);
 }
 
-async function readAll(terminal: Terminal, files: readonly string[], json: boolean): Promise<Neff[]> {
+interface FitModels {
+  readonly neffs: readonly Neff[];
+  /** Index of the file each is from. */
+  readonly owners: readonly number[];
+  /** What the programs of archives share; undefined without an archive. */
+  readonly keyOf: ((model: number, tensor: string) => string | null) | undefined;
+}
+
+/** Each file is a model; an archive is as many as it has programs. */
+async function readAll(terminal: Terminal, files: readonly string[], json: boolean): Promise<FitModels> {
   await using progress = await startBar(terminal, { title: "reading", unit: "bytes", quiet: json || !files.some(isLarge) });
-  const neffs: Neff[] = [];
-  for (const file of files) {
+  const [neffs, owners, keys]: [Neff[], number[], ((tensor: string) => string | null)[]] = [[], [], []];
+  let archives = 0;
+  for (const [owner, file] of files.entries()) {
     progress.phase(`reading ${basename(file)}`);
-    neffs.push(named(await readNeff(file, { retain: "definitions", onProgress: progress.update }), file));
+    const isArchive = !isFolder(file) && await isDeployment(file);
+    const read: ArchiveModels = isArchive
+      ? await readArchiveModels(file)
+      : { neffs: [named(await readNeff(file, { retain: "definitions", onProgress: progress.update }), file)], keyOf: () => null };
+    if (isArchive) archives++;
+    for (const [program, neff] of read.neffs.entries()) {
+      neffs.push(neff);
+      owners.push(owner);
+      keys.push((tensor) => {
+        const key = read.keyOf(program, tensor);
+        return key === null ? null : `${owner} ${key}`;
+      });
+    }
   }
-  return neffs;
+  return { neffs, owners, keyOf: archives === 0 ? undefined : (model, tensor) => keys[model]?.(tensor) ?? null };
+}
+
+function isFolder(file: string): boolean {
+  return statSync(file, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
 interface PlacedFile {

@@ -154,6 +154,15 @@ test("unpack writes NEFF and metaneff of every program, or nothing", async () =>
   assert.deepEqual((await commandJson<{ files: string[] }>("unpack", escape, join(folder, "escaped"))).files, ["__.._out_bk0.neff", "__.._out_bk0.metaneff.pb"]);
 });
 
+test("fit counts the tensors of an archive as inspect does, and says what it did not count twice", async () => {
+  const path = write("fit.pt", nxdArchive(PROGRAMS));
+  const { sharing } = await commandJson<{ sharing: { mode: string; savedBytes: number; separateBytes: number } }>("fit", path, "--instance", "trn2.48xlarge", "--no-fixed");
+  const { count: { tensorBytes } } = await readDeployment(path);
+  assert.deepEqual([sharing.mode, sharing.separateBytes - sharing.savedBytes], ["keys", tensorBytes]);
+  const alone = await commandJson<{ sharing: { savedBytes: number } }>("fit", path, "--instance", "trn2.48xlarge", "--no-fixed", "--share", "none");
+  assert.equal(alone.sharing.savedBytes, 0);
+});
+
 test("a metaneff without roles takes states from its aliases", () => {
   const { inputs, rolesFrom } = readMetaneff(metaneffOf({
     inputs: [{ name: "input0", shape: [1] }, { name: "input1", shape: [2] }], outputs: [{ name: "output0", shape: [2] }], aliases: [[0, 1]],

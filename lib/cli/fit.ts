@@ -69,8 +69,9 @@ async function readAll(terminal: Terminal, files: readonly string[], json: boole
     const isArchive = !isFolder(file) && await isDeployment(file);
     const read: ArchiveModels = isArchive
       ? await readArchiveModels(file)
-      : { neffs: [named(await readNeff(file, { retain: "definitions", onProgress: progress.update }), file)], keyOf: () => null };
+      : { neffs: [named(await readNeff(file, { retain: "definitions", onProgress: progress.update }), file)], keyOf: () => null, problems: [] };
     if (isArchive) archives++;
+    for (const problem of read.problems) terminal.note(`${problem}; what it shares is not known and counts per program`);
     for (const [program, neff] of read.neffs.entries()) {
       neffs.push(neff);
       owners.push(owner);

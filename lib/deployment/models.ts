@@ -4,6 +4,7 @@ import { readNeffIn } from "../neff/read_neff.ts";
 import { readArchive } from "./archive.ts";
 import { withOpenFile } from "./deployment.ts";
 import type { MetaNeff } from "./metaneff.ts";
+import { programOf } from "./program.ts";
 
 /** The programs of an archive. */
 export interface ArchiveModels {
@@ -11,6 +12,8 @@ export interface ArchiveModels {
   readonly neffs: readonly Neff[];
   /** Key of a program's tensor: tensors of one key are one buffer of a rank; null for one of its own. */
   readonly keyOf: (program: number, tensor: string) => string | null;
+  /** Why sharing is not known of some: their tensors count per program, at most too much. */
+  readonly problems: readonly string[];
 }
 
 /**
@@ -22,15 +25,18 @@ export interface ArchiveModels {
  */
 export function readArchiveModels(file: string): Promise<ArchiveModels> {
   return withOpenFile(file, async (source) => {
-    const { programs } = await readArchive(source);
+    const { programs, problems: before } = await readArchive(source);
     const neffs: Neff[] = [];
     const keys: ReadonlyMap<string, string>[] = [];
-    for (const [index, { tag, bucket, neff: bytes, meta }] of programs.entries()) {
+    const problems = [...before];
+    for (const [index, { tag, bucket, phase, neff: bytes, meta }] of programs.entries()) {
       const neff = await readNeffIn(bytes);
       neffs.push({ ...neff, header: { ...neff.header, name: `${tag ?? "program"} ${bucket}` } });
+      const facts = { neffBytes: bytes.size, neff: { ...neff, lnc: neff.header.lncSize } };
+      problems.push(...programOf({ tag, bucket, phase, file, sha256: "" }, { facts, meta }).problems);
       keys.push(meta === null ? new Map() : keysOf(neff, meta, index));
     }
-    return { neffs, keyOf: (program, tensor) => keys[program]?.get(tensor) ?? null };
+    return { neffs, keyOf: (program, tensor) => keys[program]?.get(tensor) ?? null, problems };
   });
 }
 

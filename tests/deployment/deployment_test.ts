@@ -161,6 +161,8 @@ test("fit counts the tensors of an archive as inspect does, and says what it did
   assert.deepEqual([sharing.mode, sharing.separateBytes - sharing.savedBytes], ["keys", tensorBytes]);
   const alone = await commandJson<{ sharing: { savedBytes: number } }>("fit", path, "--instance", "trn2.48xlarge", "--no-fixed", "--share", "none");
   assert.equal(alone.sharing.savedBytes, 0);
+  const other = write("other.pt", nxdArchive([{ tag: "a", buckets: [{ neff: first, metaneff: meta(2048) }] }]));
+  assert.match((await command("fit", other, "--instance", "trn2.48xlarge")).err, /metaneff is another program's.*counts per program/);
 });
 
 test("a metaneff without roles takes states from its aliases", () => {

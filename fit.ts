@@ -1,6 +1,5 @@
 /**
- * What will fit: plans, predictions, and models that are not compiled yet. No device is needed
- * but for {@linkcode stage}, which places a plan in the memory of one.
+ * What will fit: plans, predictions, and models that are not compiled yet. No device is needed.
  */
 export { fit, fitAll, type FitOptions } from "./lib/fit/fit.ts";
 export type { FitAnswer, FitCore, FitHbm, FitLine, FitOnTop, FitShortage, FitVerdict } from "./lib/fit/fit_trial.ts";
@@ -12,9 +11,6 @@ export { PlanError, ResolveError, type ResolveFault } from "./lib/plan/error.ts"
 export type { Plan } from "./lib/plan/plan.ts";
 export { type LoadItem, loadItems, planItems, tensorItems } from "./lib/plan/footprint.ts";
 export { pageAdvice, scratchpadMode, type ScratchpadMode } from "./lib/plan/scratchpad.ts";
-export { stage, type StageOptions } from "./lib/stage/stage.ts";
-export { stageCores, type StageCore } from "./lib/stage/stage_part.ts";
-export { StagedModel, StagedSubgraph, type StagedVariable } from "./lib/stage/staged_model.ts";
 export { coresOnHbm, logicalCoresOnHbm, logicalPlaceOf, physicalCoreAt, physicalCoresOf } from "./lib/runtime/logical_cores.ts";
 export { HbmSpace } from "./lib/hbm/space.ts";
 export { parseExtra } from "./lib/text/size.ts";

@@ -1,6 +1,18 @@
 import { ArgumentError } from "./error.ts";
-import { addressOf, pinned } from "./memory.ts";
 import { type Id64, readI64, readId64, readU64, writeI64, writeId64, writeU64 } from "./u64.ts";
+
+/** Buffers of this size and more are never kept inline by a runtime, so that their bytes do not move. */
+const MINIMUM_BYTES = 1024;
+
+/** Finds where a view's bytes lie; set by `memory.ts`, which can. */
+let locate = (_view: DataView): number => {
+  throw new ArgumentError("Cannot tell an address: nothing that can make system calls was imported", { hint: "Import neuron-dmem or neuron-dmem/abi." });
+};
+
+/** Tells the layouts how addresses are found. Layouts alone need no foreign function interface: they read files as well. */
+export function provideAddresses(find: (view: DataView) => number): void {
+  locate = find;
+}
 
 /** What a field holds. `u64` and `ptr` are checked safe numbers, `id64` a number or bigint, `chars` NUL-padded text. */
 export type FieldKind = "u8" | "i8" | "u16" | "u32" | "i32" | "i64" | "u64" | "id64" | "ptr" | "chars" | "bytes";
@@ -97,7 +109,7 @@ export function struct<const F extends Fields>(cName: string, byteLength: number
       return make(view, base);
     },
     alloc(init) {
-      const value = make(pinned(byteLength).view, 0);
+      const value = make(new DataView(new ArrayBuffer(Math.max(byteLength, MINIMUM_BYTES)), 0, byteLength), 0);
       return init === undefined ? value : Object.assign(value, init);
     },
   };
@@ -194,7 +206,7 @@ function viewClass(byteLength: number, fields: Fields): new (view: DataView, bas
       return new Uint8Array(this.$view.buffer, this.$view.byteOffset + this.$base, byteLength);
     }
     get $address(): number {
-      return addressOf(this.$view) + this.$base;
+      return locate(this.$view) + this.$base;
     }
     $get(name: string, index: number): unknown {
       const field = element(fields, name, index);

@@ -1,4 +1,5 @@
 import { ArgumentError } from "./error.ts";
+import { provideAddresses } from "./layout.ts";
 import { MapFlag, native, Protection } from "./native.ts";
 import { syscalls } from "./syscalls.ts";
 import { writeU64 } from "./u64.ts";
@@ -204,6 +205,8 @@ export function addressOf(view: ArrayBufferView): number {
   }
   return view.byteLength === 0 ? 0 : native().addressOf(view);
 }
+
+provideAddresses(addressOf);
 
 /**
  * The same number as a small integer in the runtime's eyes. A difference of two

@@ -24,7 +24,7 @@ export function native(): Native {
   }
   if (create === undefined) {
     throw new UnsupportedRuntimeError("Cannot open a device: this runtime has no foreign function interface", {
-      hint: "Run with Bun 1.4 or later, or with Deno 2.",
+      hint: "Run with Bun 1.4 or later (npm install -g bun), or with Deno 2.",
     });
   }
   return opened = create();

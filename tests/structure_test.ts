@@ -34,6 +34,8 @@ interface Import {
 
 /** The public paths of the package: `neuron-dmem`, `neuron-dmem/neff` … */
 const ENTRIES = ["mod.ts", "neff.ts", "fit.ts", "driver.ts", "fake.ts"];
+/** Commands that work on files alone, with any runtime on any system. */
+const OFFLINE_COMMANDS = ["inspect", "scan", "cache", "diff", "plan", "pack", "fit", "map", "explain", "completion", "replay"];
 const files = [...sources("ffi"), ...sources("lib"), ...sources("tools"), ...ENTRIES];
 const imports = files.flatMap(importsOf);
 
@@ -61,6 +63,20 @@ test("no name is exported by two files, and the first path has at most 130", () 
   const first = code("mod.ts").matchAll(/^export (?:type )?\{([^}]*)\}/gm);
   const count = [...first].flatMap(([, names]) => names!.split(",").filter((name) => name.trim() !== "")).length;
   assert.ok(count <= 130, `${count} names`);
+});
+
+test("what reads, plans, fits and draws does not load the foreign function interface", () => {
+  const offline = ["neff.ts", "fit.ts", "lib/map/mod.ts", "lib/cli/main.ts", "lib/cli/program.ts", ...OFFLINE_COMMANDS.map((name) => `lib/cli/${name}.ts`)];
+  for (const start of offline) {
+    const from = new Map<string, string | undefined>([[start, undefined]]);
+    for (const file of from.keys()) {
+      for (const to of valueImports(file)) if (!from.has(to)) from.set(to, file);
+    }
+    const path: string[] = [];
+    for (let at = from.has("ffi/native.ts") ? "ffi/native.ts" : undefined; at !== undefined; at = from.get(at)) path.unshift(at);
+    assert.deepEqual(path, [], start);
+  }
+  assert.ok(valueImports("lib/driver/device.ts").length > 0);
 });
 
 test("only ffi names bun:ffi or Deno", () => {
@@ -124,6 +140,15 @@ function importsOf(file: string): Import[] {
     from: file,
     to: relative(root, resolve(root, dirname(file), match[2] ?? match[3]!)),
   }));
+}
+
+/** The files a file loads as soon as it is loaded: no type imports, and no `import()`. */
+function valueImports(file: string): string[] {
+  const pattern = /^(?:import|export)\s+(?!type\b)(?:([^"';]*?)\s+from\s+)?["'](\.[^"']+)["']/gm;
+  return [...code(file).matchAll(pattern)].filter(([, names = ""]) => {
+    const braces = /^\{([^}]*)\}$/s.exec(names.trim())?.[1];
+    return braces === undefined || !braces.split(",").every((name) => name.trim() === "" || name.trim().startsWith("type "));
+  }).map(([, , to]) => relative(root, resolve(root, dirname(file), to!)));
 }
 
 function findCycle(graph: ReadonlyMap<string, readonly string[]>): string[] | undefined {

@@ -1,4 +1,6 @@
 /** The driver's and the runtime's binary interface as data: structs, requests, enums, geometry. */
+import "../../ffi/memory.ts";
+
 export * from "./architecture.ts";
 export * from "./driver_copy.ts";
 export * from "./driver_core.ts";

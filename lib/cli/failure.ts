@@ -1,7 +1,6 @@
 import { ArgumentError, NeuronError } from "../../ffi/error.ts";
-import { DeviceOpenError } from "../driver/error.ts";
+import { DeviceOpenError, NoDeviceError } from "../driver/error.ts";
 import { LogFormatError } from "../dmem/allocation_log.ts";
-import { NoDeviceError } from "../host/device_list.ts";
 import { NeffError } from "../neff/error.ts";
 import { ModelFileError } from "../sharding/error.ts";
 import { printJson, type Terminal } from "./terminal.ts";

@@ -10,13 +10,11 @@ import type { FitSettings, UsedMemory } from "../fit/fit_question.ts";
 import { pageSizeProblem } from "../plan/scratchpad.ts";
 import { parseExtra, parseBytes } from "../text/size.ts";
 import { type FitAllReport, fitAllText, type FitReport, fitText } from "./text/fit_report.ts";
-import { liveMachine } from "../host/device_list.ts";
 import { numberVariable, readScratchpadVariables } from "../runtime/environment.ts";
 import { NrtError } from "../runtime/errors.ts";
 import { LNC_VARIABLE, LNC_VARIABLE_OLD } from "../runtime/logical_cores.ts";
 import { NUM_CORES, parseCoreList, VISIBLE_CORES } from "../runtime/visible_cores.ts";
 import type { Given } from "./commands.ts";
-import { openKernel } from "./devices.ts";
 import { ExitCode, UsageError } from "./failure.ts";
 import { startBar } from "./progress.ts";
 import { isLarge } from "./read_model.ts";
@@ -41,7 +39,9 @@ export async function fitCommand(terminal: Terminal, given: Given<"fit">): Promi
   const placement = asked.placement === undefined ? undefined : owners.map((owner) => asked.placement![owner] ?? null);
   const question = { ...asked, placement, share: asked.share ?? keyOf };
   if (given.allInstances) return answerAll(terminal, { files, neffs, question, json });
-  const answer = usage(() => answerOne(neffs, question, given));
+  const answer = await answerOne(neffs, question, given).catch((error: unknown) => {
+    throw error instanceof ArgumentError ? wrongUsage(error) : error;
+  });
   const report: FitReport = { files, ...answer };
   if (json) printJson(terminal, report);
   else {
@@ -118,9 +118,10 @@ function answerAll(terminal: Terminal, about: { files: readonly string[]; neffs:
   return report.smallest === null ? ExitCode.REFUSED : ExitCode.OK;
 }
 
-function answerOne(neffs: readonly Neff[], question: FitOptions, { fake, device, instance }: Given<"fit">): FitAnswer {
+async function answerOne(neffs: readonly Neff[], question: FitOptions, { fake, device, instance }: Given<"fit">): Promise<FitAnswer> {
   const isLive = fake !== undefined || device !== undefined || (instance === undefined && existsSync("/dev/neuron0"));
   if (!isLive) return fitModels(neffs, { ...question, instance });
+  const [{ liveMachine }, { openKernel }] = await Promise.all([import("../host/device_list.ts"), import("./devices.ts")]);
   using kernel = openKernel({ fake });
   const live = liveMachine(kernel.kernel, { device, ownPid: kernel.pid });
   return fitModels(neffs, { ...question, instance: live.machine, used: question.used ?? live.used });

@@ -2,19 +2,16 @@ import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 import { instanceNamed, type Product } from "../abi/architecture.ts";
 import { parseAllocationLog } from "../dmem/allocation_log.ts";
-import { openDevice } from "../driver/device.ts";
 import { droppedInDump } from "../map/from_record.ts";
 import { pictureHtml } from "../map/html.ts";
 import type { MemoryPicture } from "../map/model.ts";
 import type { Given } from "./commands.ts";
 import { barsText, devicePicture, logPicture, neuronPicture } from "./picture.ts";
-import { openKernel } from "./devices.ts";
 import { UsageError } from "./failure.ts";
 import { PRODUCTS } from "./options.ts";
 import { writeOutput } from "./output.ts";
 import { startBar } from "./progress.ts";
 import { readText } from "./replay.ts";
-import { openSession } from "./session.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 
 /**
@@ -45,6 +42,7 @@ async function pictureOf(terminal: Terminal, given: Given<"map">): Promise<Memor
     });
   }
   await using progress = await startBar(terminal, { title: "loading", unit: "bytes", quiet: given.json });
+  const { openSession } = await import("./session.ts");
   await using session = await openSession(files, { ...given, fake: product, progress });
   progress.stop();
   const heading = { title: files.map((one) => basename(one)).join(" and "), source: `loaded on ${session.device.label}, driver ${session.device.driverVersion}` };
@@ -61,7 +59,8 @@ function productOf({ instance, fake }: Given<"map">): Product | undefined {
   throw new UsageError(`Cannot draw instance type "${instance}": it is not in the table, or its models have another format`, { hint: "For example trn2.48xlarge." });
 }
 
-function livePicture(fake: Product | undefined, index = 0): MemoryPicture {
+async function livePicture(fake: Product | undefined, index = 0): Promise<MemoryPicture> {
+  const [{ openDevice }, { openKernel }] = await Promise.all([import("../driver/device.ts"), import("./devices.ts")]);
   using kernel = openKernel({ fake });
   using device = openDevice({ kernel: kernel.kernel, index, access: "readonly" });
   const label = kernel.kernel.kind === "fake" ? `a fake ${device.geometry.product}` : device.path;

@@ -2,7 +2,7 @@
 import { NeuronError } from "../../ffi/error.ts";
 import { checkSize } from "../../ffi/u64.ts";
 import { MemLocation, UsageType, type UsageName, usageNames } from "../abi/runtime_dmem.ts";
-import { csvText } from "./oom.ts";
+import { csvText } from "../text/csv.ts";
 import type { AllocatorLayer, Location } from "./types.ts";
 
 /** One event of a log. */

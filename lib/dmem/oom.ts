@@ -5,6 +5,7 @@ import { toIndex } from "../../ffi/memory.ts";
 import type { SystemError } from "../../ffi/errno.ts";
 import { readU64 } from "../../ffi/u64.ts";
 import { DmemRecord, MemLocation, NrtStatus, usageLabels, type UsageName, UsageType } from "../abi/runtime_dmem.ts";
+import { csvText } from "../text/csv.ts";
 import { formatBytes } from "../text/size.ts";
 import type { MemoryContext, Wanted } from "./context.ts";
 import { MemoryError } from "./error.ts";
@@ -48,11 +49,6 @@ export function ringCsv(events: Iterable<RingEvent>, dropped: number): string {
 export function chunkCsv(chunks: readonly ListedChunk[]): string {
   const lines = [...chunks].sort((a, b) => a.pa - b.pa).map(({ pa, size, category }) => `0x${pa.toString(16)},${size},${category}`);
   return `${["pa,size,category", ...lines].join("\n")}\n`;
-}
-
-/** A text as a CSV field: quoted when it holds a comma, a quote or a line break. */
-export function csvText(text: string): string {
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 const D = DmemRecord.offsets;

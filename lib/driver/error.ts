@@ -127,3 +127,8 @@ function outOfMemoryAdvice(request: AnyRequest, values: RequestArguments): strin
   }
   return `HBM ${values["dramChannel"] ?? values["hbmIndex"]} has no free range of this size and alignment: free memory there, use another HBM, or ask for less.`;
 }
+
+/** There is no device that could be used. */
+export class NoDeviceError extends NeuronError {
+  override name = "NoDeviceError";
+}

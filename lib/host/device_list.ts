@@ -5,7 +5,7 @@ import { SystemError } from "../../ffi/errno.ts";
 import { geometries, type Geometry, type Machine, machineOf, type Product } from "../abi/architecture.ts";
 import { openDevice } from "../driver/device.ts";
 import { discoverDevices, type DiscoveredDevice } from "../driver/discover.ts";
-import { DeviceOpenError, openAdvice, type OpenProblem } from "../driver/error.ts";
+import { DeviceOpenError, openAdvice, type OpenProblem, NoDeviceError } from "../driver/error.ts";
 import { formatVersion } from "../driver/types.ts";
 import { idScopes, readSysfsMemory, type SysfsDevice } from "./sysfs_memory.ts";
 
@@ -227,11 +227,6 @@ function numaNode({ kernel, sysfs }: Context, pci: string): number | null {
   const text = kernel.readText(`${sysfs}/bus/pci/devices/${pci}/numa_node`);
   // −1 stands for a machine without NUMA.
   return typeof text === "string" && /^\d+\s*$/.test(text) ? Number(text) : null;
-}
-
-/** There is no device that could be used. */
-export class NoDeviceError extends NeuronError {
-  override name = "NoDeviceError";
 }
 
 /** A machine as its devices describe it. */

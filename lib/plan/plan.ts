@@ -3,7 +3,6 @@
  * one buffer with everything they point to. The format is described in
  * `docs/plan.md`.
  */
-import { pinned } from "../../ffi/memory.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
 import { KbinDebugTensorMd, KbinMemRef, KbinMemRefList, KbinMemRefSetHeader, planBytes } from "../abi/runtime_kbin.ts";
 import { PlanError } from "./error.ts";
@@ -105,7 +104,7 @@ export class PlanWriter implements RecordSink {
   constructor(parts: PlanParts) {
     this.#parts = parts;
     this.#used = planBytes(parts.count);
-    const memory = pinned(this.#used + 64 * parts.count + 1024, "whole");
+    const memory = plainMemory(this.#used + 64 * parts.count + 1024);
     this.bytes = memory.bytes;
     this.view = memory.view;
     writeU64(this.view, HEADER.localScratchpadSize, parts.localScratchpadBytes);
@@ -193,9 +192,15 @@ export class PlanWriter implements RecordSink {
   #room(size: number, alignment: number): void {
     this.#used = Math.ceil(this.#used / alignment) * alignment;
     if (this.#used + size <= this.bytes.length) return;
-    const larger = pinned(Math.ceil((this.#used + size) * 1.5), "whole");
+    const larger = plainMemory(Math.ceil((this.#used + size) * 1.5));
     larger.bytes.set(this.bytes);
     this.bytes = larger.bytes;
     this.view = larger.view;
   }
+}
+
+/** Memory for a plan: plain bytes, since nothing outside of this process's code reads a plan where it lies. */
+export function plainMemory(byteLength: number): { readonly bytes: Uint8Array; readonly view: DataView } {
+  const buffer = new ArrayBuffer(byteLength);
+  return { bytes: new Uint8Array(buffer), view: new DataView(buffer) };
 }

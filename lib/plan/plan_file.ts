@@ -4,7 +4,6 @@
  * 0, so that a program with the C structs reads a one-subgraph file directly.
  * Everything a file says is checked when it is read. Format: `docs/plan.md`.
  */
-import { pinned } from "../../ffi/memory.ts";
 import { readU64, writeU64 } from "../../ffi/u64.ts";
 import {
   BackingBuffer, KbinDebugTensorMd, KbinMemRef, KbinMemRefList, KbinMemRefPtr, KbinMemRefRemote, KbinMemRefSetHeader, KbinMemRefVirtual, MrType,
@@ -13,7 +12,7 @@ import {
 import type { NeffTarget } from "../neff/model.ts";
 import { PlanError } from "./error.ts";
 import type { DebugMetadata, Payload } from "./mem_ref.ts";
-import { type Plan, planDebug, planIds, planName, planPayload, planText, recordAt } from "./plan.ts";
+import { type Plan, planDebug, planIds, planName, planPayload, planText, recordAt, plainMemory } from "./plan.ts";
 
 /** The last eight bytes of a plan file. */
 export const PLAN_MAGIC = "KBINPLAN";
@@ -92,7 +91,7 @@ export function decodePlanFile(bytes: Uint8Array): PlanFile {
  * @throws {PlanError} for records that contradict themselves or point outside
  */
 export function openPlan(source: Uint8Array, nameAt: number): Plan {
-  const { bytes, view } = pinned(source.length, "whole");
+  const { bytes, view } = plainMemory(source.length);
   bytes.set(source);
   if (bytes.length < KbinMemRefSetHeader.byteLength) throw unreadable(`a plan of ${bytes.length} bytes has no header`, {});
   const count = view.getUint32(HEADER.nmem, true);

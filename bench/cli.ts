@@ -1,7 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { compiledProgram } from "../lib/cli/compiled.ts";
 import type { Suite } from "./support/harness.ts";
 
 const RUNS = Number(process.env["NEURON_DMEM_BENCH_RUNS"] ?? 25);
@@ -14,13 +13,12 @@ const PROGRAM = isBun ? ["lib/cli/main.ts"] : ["run", "-A", "--no-check", "--qui
 
 /** Whole processes, from start to end, in turns: nothing, help, a small model loaded on a fake, a description. */
 export async function run(suite: Suite): Promise<void> {
-  const started = compiledProgram("load", root) === undefined ? "sources" : "compiled";
   const commands: Readonly<Record<string, readonly string[]>> = {
     [FLOOR]: NOTHING,
     "--help": [...PROGRAM, "--help"],
-    [`load samples/mlp.neff (${started})`]: [...PROGRAM, "load", "samples/mlp.neff"],
-    [`load samples/mlp.neff --json (${started})`]: [...PROGRAM, "load", "samples/mlp.neff", "--json"],
-    [`inspect samples/mlp.neff (${started})`]: [...PROGRAM, "inspect", "samples/mlp.neff"],
+    "load samples/mlp.neff (sources)": [...PROGRAM, "load", "samples/mlp.neff"],
+    "load samples/mlp.neff --json (sources)": [...PROGRAM, "load", "samples/mlp.neff", "--json"],
+    "inspect samples/mlp.neff (sources)": [...PROGRAM, "inspect", "samples/mlp.neff"],
     "devices --fake trn2 (sources)": [...PROGRAM, "devices", "--fake", "trn2"],
   };
   const times = new Map<string, number[]>(Object.keys(commands).map((name) => [name, []]));
@@ -28,16 +26,13 @@ export async function run(suite: Suite): Promise<void> {
     for (const [name, args] of Object.entries(commands)) times.get(name)!.push(timeOf(args));
   }
   for (const [name, samples] of times) {
-    const target = !isBun ? {} : name === "--help" ? { atMost: 3 } : name.startsWith("load") ? { atMost: 12, limit: LIMITS[started] } : {};
+    const target = !isBun ? {} : name === "--help" ? { atMost: 3 } : name.startsWith("load") ? { atMost: 12, limit: COLD } : {};
     suite.add(name, samples, { label: name === FLOOR || name === "--help" ? "host" : "fake", ...(name === FLOOR ? {} : { floor: FLOOR }), ...target });
   }
 }
 
 const FLOOR = isBun ? "bun -e 0" : "deno eval 0";
-const LIMITS = {
-  sources: "translating 230 source files takes longer than that; `npm run prepare` compiles them",
-  compiled: "cold code: two thirds are first calls of functions",
-} as const;
+const COLD = "cold code: two thirds are first calls of functions";
 
 /** Nanoseconds one process takes. The executable itself is run: a package manager in between would be measured too. */
 function timeOf(args: readonly string[]): number {

@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { crypto, zlib } from "../ffi/u64.ts";
+import { crypto, zlib } from "../ffi/builtin.ts";
 import { parseNeff, readNeff, streamMembers, summarizeNeff } from "../lib/neff/mod.ts";
 import { buildNeff, buildModel, writeNeff } from "../lib/neff_write/mod.ts";
 import { openNeuron } from "../lib/runtime/open_neuron.ts";

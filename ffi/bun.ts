@@ -1,6 +1,5 @@
-import type { FFIType, Library, Pointer } from "bun:ffi";
-import { NeuronError } from "./error.ts";
-import type { Native } from "./native_calls.ts";
+import type { FFIType, Pointer } from "bun:ffi";
+import { cString, type Native, openLibc } from "./native_calls.ts";
 
 /** A 64-bit result as a number where it fits one. Its type is known by number only. */
 const I64_FAST = "i64_fast" as unknown as FFIType.i64_fast;
@@ -49,7 +48,7 @@ export function bunNative(): Native {
   // Not imported: the module has to load on other runtimes too.
   const ffi = process.getBuiltinModule("bun:ffi") as unknown as BunFfi;
   const { ptr, read, toArrayBuffer } = ffi;
-  const { symbols } = openLibc(ffi);
+  const { symbols } = openLibc((name) => ffi.dlopen(name, SYMBOLS));
   const { open, close, ioctl, mmap, munmap, memfd_create, ftruncate, fallocate, pread, pwrite, memmove, memset, syscall } = symbols;
   const readFd = symbols.read;
   const writeFd = symbols.write;
@@ -93,20 +92,4 @@ export function bunNative(): Native {
     bufferAt: (at, length) => toArrayBuffer(address(at), 0, length) as ArrayBuffer,
     readU32: (at) => read.u32(address(at), 0),
   };
-}
-
-function cString(text: string): Uint8Array {
-  return new TextEncoder().encode(`${text}\0`);
-}
-
-function openLibc({ dlopen }: BunFfi): Library<typeof SYMBOLS> {
-  let last: unknown;
-  for (const name of ["libc.so.6", "libc.so", `libc.musl-${process.arch === "arm64" ? "aarch64" : "x86_64"}.so.1`]) {
-    try {
-      return dlopen(name, SYMBOLS);
-    } catch (error) {
-      last = error;
-    }
-  }
-  throw new NeuronError("Cannot open the C library: none of its usual names could be loaded", { cause: last });
 }

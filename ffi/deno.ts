@@ -1,5 +1,4 @@
-import { NeuronError } from "./error.ts";
-import type { Native } from "./native_calls.ts";
+import { cString, type Native, openLibc } from "./native_calls.ts";
 
 /** C declarations of the functions used, in Deno's types; addresses travel as u64 (always a bigint there). */
 const SYMBOLS = {
@@ -34,7 +33,7 @@ interface DenoFfi {
 /** Opens libc through `Deno.dlopen`. @throws {NeuronError} when no C library can be opened */
 export function denoNative(): Native {
   const deno = (globalThis as unknown as { Deno: DenoFfi }).Deno;
-  const { symbols } = openLibc(deno);
+  const { symbols } = openLibc((name) => deno.dlopen(name, SYMBOLS));
   const { open, close, ioctl, mmap, munmap, memfd_create, ftruncate, fallocate, pread, pwrite, memmove, memset, syscall } = symbols;
   const readFd = symbols.read;
   const writeFd = symbols.write;
@@ -75,20 +74,4 @@ export function denoNative(): Native {
     bufferAt: (at, length) => deno.UnsafePointerView.getArrayBuffer(pointer(at), length),
     readU32: (at) => new deno.UnsafePointerView(pointer(at)).getUint32(),
   };
-}
-
-function cString(text: string): Uint8Array {
-  return new TextEncoder().encode(`${text}\0`);
-}
-
-function openLibc(deno: DenoFfi): ReturnType<DenoFfi["dlopen"]> {
-  let last: unknown;
-  for (const name of ["libc.so.6", "libc.so", `libc.musl-${process.arch === "arm64" ? "aarch64" : "x86_64"}.so.1`]) {
-    try {
-      return deno.dlopen(name, SYMBOLS);
-    } catch (error) {
-      last = error;
-    }
-  }
-  throw new NeuronError("Cannot open the C library: none of its usual names could be loaded", { cause: last });
 }

@@ -1,3 +1,4 @@
+import { detach } from "./builtin.ts";
 import { readdirSync, readFileSync } from "node:fs";
 import { checkResult, Errno } from "./errno.ts";
 import { ArgumentError, ClosedError } from "./error.ts";
@@ -59,7 +60,7 @@ export class Mapping {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    for (const buffer of [...this.#windows.values(), ...this.#extra]) buffer.transfer(0);
+    for (const buffer of [...this.#windows.values(), ...this.#extra]) detach(buffer);
     this.#windows.clear();
     this.#extra = [];
     checkResult(this.#unmap(this.address, this.length), "munmap", { details: { length: this.length } });

@@ -198,7 +198,7 @@ function foreignView(address: number, length: number): Uint8Array {
  * @throws {ArgumentError} for a view of a resizable buffer, which may move
  */
 export function addressOf(view: ArrayBufferView): number {
-  if ((view.buffer as ArrayBuffer).resizable === true) {
+  if ((view.buffer as { readonly resizable?: boolean }).resizable === true) {
     throw new ArgumentError("Cannot take the address of a resizable buffer: it may move", {
       hint: "Copy the bytes into a buffer of fixed length.",
     });

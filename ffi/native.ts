@@ -1,12 +1,13 @@
 import { bunNative } from "./bun.ts";
 import { denoNative } from "./deno.ts";
+import { nodeNative } from "./node.ts";
 import { type Native, UnsupportedRuntimeError } from "./native_calls.ts";
 
 export { type Native, UnsupportedRuntimeError } from "./native_calls.ts";
 
 let opened: Native | undefined;
 
-const create: (() => Native) | undefined = "Bun" in globalThis ? bunNative : "Deno" in globalThis ? denoNative : undefined;
+const create: () => Native = "Bun" in globalThis ? bunNative : "Deno" in globalThis ? denoNative : nodeNative;
 
 /**
  * The native interface of this runtime; libc is opened at the first call.
@@ -20,11 +21,6 @@ export function native(): Native {
     throw new UnsupportedRuntimeError(`Cannot open a device: the Neuron driver exists only on Linux, this is ${process.platform}`, {
       hint: "Reading, planning and fitting NEFF files works everywhere; devices, real or fake, need Linux.",
       details: { platform: process.platform },
-    });
-  }
-  if (create === undefined) {
-    throw new UnsupportedRuntimeError("Cannot open a device: this runtime has no foreign function interface", {
-      hint: "Run with Bun 1.4 or later (npm install -g bun), or with Deno 2.",
     });
   }
   return opened = create();

@@ -1,9 +1,9 @@
-/** What a runtime has to be able to do: the interface that `bun.ts` and `deno.ts` implement. */
+/** What a runtime has to be able to do: the interface that `bun.ts`, `deno.ts` and `node.ts` implement. */
 import { NeuronError } from "./error.ts";
 
 /**
  * The system calls and memory operations this package needs, as one table per
- * runtime (`bun.ts`, `deno.ts`).
+ * runtime (`bun.ts`, `deno.ts`, `node.ts`).
  *
  * Calls follow the kernel's convention: the result is ≥ 0, or −errno. Addresses
  * are numbers (user addresses have 47 bits). Nothing here throws for a failed
@@ -11,7 +11,7 @@ import { NeuronError } from "./error.ts";
  */
 export interface Native {
   /** Which runtime answers. */
-  readonly runtime: "bun" | "deno";
+  readonly runtime: "bun" | "deno" | "node";
   /** `open(2)`. @param flags `O_*` of {@linkcode OpenFlag} */
   open(path: string, flags: number, mode: number): number;
   /** `close(2)`. */
@@ -64,7 +64,30 @@ export interface Native {
   readU32(address: number): number;
 }
 
-/** This runtime cannot make system calls: not Linux, or neither Bun nor Deno. */
+/**
+ * Opens the C library by the first of its usual names that can be loaded.
+ *
+ * @param load loads a library by name, or throws
+ * @throws {NeuronError} when there is none
+ */
+export function openLibc<L>(load: (name: string) => L): L {
+  let last: unknown;
+  for (const name of ["libc.so.6", "libc.so", `libc.musl-${process.arch === "arm64" ? "aarch64" : "x86_64"}.so.1`]) {
+    try {
+      return load(name);
+    } catch (error) {
+      last = error;
+    }
+  }
+  throw new NeuronError("Cannot open the C library: none of its usual names could be loaded", { cause: last });
+}
+
+/** A text as C takes it: with a zero byte at its end. */
+export function cString(text: string): Uint8Array {
+  return new TextEncoder().encode(`${text}\0`);
+}
+
+/** This runtime cannot make system calls: not Linux, or without a foreign function interface. */
 export class UnsupportedRuntimeError extends NeuronError {
   override name = "UnsupportedRuntimeError";
 }

@@ -13,8 +13,8 @@ import { anchorsOf, type ApiPage, PAGES, type Placed, renderIndex, renderPage } 
 
 /** Modules the package exports, by specifier. */
 function entriesOf(root: string): Readonly<Record<string, string>> {
-  const { name, exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { readonly name: string; readonly exports: Readonly<Record<string, string>> };
-  return Object.fromEntries(Object.entries(exports).filter(([, path]) => path.endsWith(".ts")).map(([key, path]) => [join(name, key), join(path)]));
+  const { imports } = JSON.parse(readFileSync(join(root, "deno.json"), "utf8")) as { readonly imports: Readonly<Record<string, string>> };
+  return Object.fromEntries(Object.entries(imports).map(([name, path]) => [name, join(path)]));
 }
 
 /** The exports of the package. */

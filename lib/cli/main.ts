@@ -1,4 +1,4 @@
-#!/usr/bin/env bun
+#!/usr/bin/env node
 /**
  * The program. What needs no command is answered from ready text, without loading the
  * command line: help and version come in the time the runtime takes to start.
@@ -19,7 +19,6 @@ if (ready !== undefined || argv.length === 0) {
     process.exitCode = 1;
   }
 } else {
-  const { compiledProgram } = await import("./compiled.ts");
-  const program = await import(compiledProgram(argv[0]!) ?? "./program.ts") as typeof import("./program.ts");
-  process.exitCode = await program.runCli(argv);
+  const { runCli } = await import("./program.ts");
+  process.exitCode = await runCli(argv);
 }

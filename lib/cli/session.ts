@@ -66,16 +66,24 @@ export interface Session extends AsyncDisposable {
  * @throws {NeuronError} for a device that cannot be used or has too little memory; nothing stays allocated
  */
 export async function openSession(files: readonly string[], options: SessionOptions): Promise<Session> {
-  const { progress } = options;
-  await using open = new AsyncDisposableStack();
   const sources: (PassingNeff | undefined)[] = [];
   const neffs: Neff[] = [];
-  for (const file of files) {
-    progress?.phase(`reading ${basename(file)}`);
-    const passing = isLarge(file) ? open.use(await (await import("../neff/open_neff.ts")).openNeff(file, { onProgress: progress?.update })) : undefined;
-    sources.push(passing);
-    neffs.push(passing?.neff ?? await readNeff(file));
+  try {
+    for (const file of files) {
+      options.progress?.phase(`reading ${basename(file)}`);
+      const passing = isLarge(file) ? await (await import("../neff/open_neff.ts")).openNeff(file, { onProgress: options.progress?.update }) : undefined;
+      sources.push(passing);
+      neffs.push(passing?.neff ?? await readNeff(file));
+    }
+    return await loadAll(files, neffs, sources, options);
+  } finally {
+    for (const source of sources.toReversed()) await source?.[Symbol.asyncDispose]();
   }
+}
+
+/** @param sources the files that are still being read, where one is large */
+async function loadAll(files: readonly string[], neffs: readonly Neff[], sources: readonly (PassingNeff | undefined)[], options: SessionOptions): Promise<Session> {
+  const { progress } = options;
   const chosen = chooseDevice(neffs[0]!, options);
   // What a variable says is the user's; else the size the models were compiled for.
   const isSet = [LNC_VARIABLE, LNC_VARIABLE_OLD].some((name) => process.env[name] !== undefined);

@@ -1,4 +1,5 @@
 import type { Worker } from "node:worker_threads";
+import { scriptBeside } from "../../ffi/builtin.ts";
 
 /** Copies that fit the ring. */
 export const RING_SLOTS = 256;
@@ -71,7 +72,7 @@ export class DmaThread {
   constructor() {
     // Few machines have such a thread; the others should not wait for the module.
     const { Worker } = process.getBuiltinModule("node:worker_threads");
-    this.#worker = new Worker(new URL("./dma_worker.ts", import.meta.url), { workerData: this.#ring.memory });
+    this.#worker = new Worker(scriptBeside(import.meta.url, "dma_worker"), { workerData: this.#ring.memory });
     this.#worker.unref();
   }
 

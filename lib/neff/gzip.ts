@@ -1,4 +1,4 @@
-import { crc32, gunzipWhole, zlib } from "../../ffi/u64.ts";
+import { crc32, gunzipWhole, zlib } from "../../ffi/builtin.ts";
 import { NeffError } from "./error.ts";
 import { plainBytes, viewOf } from "./header.ts";
 import type { NeffLimits } from "./limits.ts";

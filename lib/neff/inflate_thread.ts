@@ -1,6 +1,7 @@
 import { pipeline, type Readable } from "node:stream";
 import type { Worker } from "node:worker_threads";
 import { crc32, createInflateRaw, type ZlibOptions } from "node:zlib";
+import { scriptBeside } from "../../ffi/builtin.ts";
 
 /** A raw deflate stream in a file, for a thread of its own. */
 export interface InflateJob {
@@ -23,8 +24,7 @@ export class NoThreadError extends Error {
   override name = "NoThreadError";
 }
 
-/** Compiled into one file, the program has no worker beside it. */
-const script = new URL(import.meta.url.endsWith(".ts") ? "./inflate_worker.ts" : "../lib/neff/inflate_worker.ts", import.meta.url);
+const script = scriptBeside(import.meta.url, "inflate_worker");
 
 /** Messages of a thread in the order they came. It keeps the process alive only while somebody waits for one. */
 class Inbox {

@@ -1,5 +1,5 @@
 import { PbfReader } from "pbf";
-import { crypto } from "../../ffi/u64.ts";
+import { crypto } from "../../ffi/builtin.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import { assembleNeff } from "./assemble.ts";
 import { NeffError, printable, withFile } from "./error.ts";

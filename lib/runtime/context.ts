@@ -1,3 +1,4 @@
+import { CloseStack } from "../../ffi/builtin.ts";
 import { NeuronError } from "../../ffi/error.ts";
 import type { Kernel } from "../../ffi/kernel.ts";
 import type { Geometry } from "../abi/architecture.ts";
@@ -85,7 +86,7 @@ export class NeuronContext implements Disposable {
   readonly notes: readonly RuntimeNote[];
   readonly #models = new Set<Model>();
   readonly #loading = new Set<() => void>();
-  readonly #stack: DisposableStack;
+  readonly #stack: CloseStack;
 
   /**
    * Opens the devices, claims the cores and sets them up.
@@ -94,7 +95,7 @@ export class NeuronContext implements Disposable {
    * @throws {DeviceOpenError} when a node cannot be opened
    */
   constructor(options: ContextOptions) {
-    using stack = new DisposableStack();
+    using stack = new CloseStack();
     const env = options.env ?? {};
     this.switches = readSwitches(env);
     this.handles = options.handles ?? processHandles();
@@ -194,7 +195,7 @@ export class NeuronContext implements Disposable {
     for (const tensor of this.tensors) tensor.invalidate();
     for (const core of this.cores) core.close();
     const left = this.devices.map(({ memory }) => memory.close());
-    this.#stack.dispose();
+    this.#stack[Symbol.dispose]();
     this.gate.close();
     const leaked = { count: left.reduce((sum, one) => sum + one.liveCount, 0), bytes: left.reduce((sum, one) => sum + one.liveBytes, 0) };
     return { models, tensors, leaked };
@@ -227,7 +228,7 @@ export class NeuronContext implements Disposable {
     }
   }
 
-  #contextDevice(device: NeuronDevice, logical: readonly number[], options: ContextOptions, stack: DisposableStack): ContextDevice {
+  #contextDevice(device: NeuronDevice, logical: readonly number[], options: ContextOptions, stack: CloseStack): ContextDevice {
     const { coresPerDevice } = device.geometry;
     const cores = logical.flatMap((core) => physicalCoresOf(core, this.logicalSize))
       .filter((core) => Math.floor(core / coresPerDevice) === device.index).map((core) => core % coresPerDevice);
@@ -246,7 +247,7 @@ export class NeuronContext implements Disposable {
     return new LogicalCore(this, { index, globalIndex, collectiveId: device.routingId * perDevice + globalIndex % perDevice });
   }
 
-  #coresOf(globalIndex: number, logical: LogicalCore, options: ContextOptions, stack: DisposableStack): readonly NeuronCore<LogicalCore>[] {
+  #coresOf(globalIndex: number, logical: LogicalCore, options: ContextOptions, stack: CloseStack): readonly NeuronCore<LogicalCore>[] {
     return physicalCoresOf(globalIndex, this.logicalSize).map((globalCore) => {
       const { coresPerDevice } = this.devices[0]!.device.geometry;
       const { index, memory } = this.#deviceOf(Math.floor(globalCore / coresPerDevice));

@@ -26,8 +26,8 @@ export class RunQueue {
   /** Waits for its turn; the returned function ends it. A second call of that does nothing. */
   async enter(): Promise<() => void> {
     const before = this.#tail;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#tail = promise;
+    let resolve = (): void => {};
+    this.#tail = new Promise<void>((done) => resolve = done);
     this.#waiting += 1;
     await before;
     let left = false;

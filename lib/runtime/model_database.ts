@@ -109,7 +109,8 @@ export class Resident<T> {
   drained(): Promise<void> {
     if (this.#references.size === 0) return Promise.resolve();
     if (this.#drained === undefined) {
-      const { promise, resolve } = Promise.withResolvers<void>();
+      let resolve = (): void => {};
+      const promise = new Promise<void>((done) => resolve = done);
       this.#drained = { promise, resolve };
     }
     return this.#drained.promise;

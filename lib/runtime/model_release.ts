@@ -145,13 +145,23 @@ export async function copyPayloads(neff: Neff, copies: readonly PayloadCopy[], o
  * @throws {NeffError} for a file that turns out to be damaged, or a constant whose length is not its variable's
  */
 export async function copyPassing(passing: PassingNeff, copies: readonly PayloadCopy[], keep: () => void): Promise<readonly PayloadCopy[]> {
-  const waiting = Map.groupBy(copies, ({ member }) => member);
+  const waiting = byMember(copies);
   for await (const { member, chunks } of passing.rest()) {
     const here = (waiting.get(member.name) ?? []).map((copy) => (copy.variable === undefined ? copy : { ...copy, ...rangeIn(copy.variable, member, passing.file) }));
     waiting.delete(member.name);
     await copyChunks(chunks(), here, keep);
   }
   return [...waiting.values()].flat();
+}
+
+function byMember(copies: readonly PayloadCopy[]): Map<string, PayloadCopy[]> {
+  const groups = new Map<string, PayloadCopy[]>();
+  for (const copy of copies) {
+    const group = groups.get(copy.member);
+    if (group === undefined) groups.set(copy.member, [copy]);
+    else group.push(copy);
+  }
+  return groups;
 }
 
 /** Where a constant's payload lies; an error names the file. */
@@ -180,7 +190,7 @@ async function streamPayloads(copies: readonly PayloadCopy[], options: PayloadOp
     });
   }
   const { streamMembers } = await import("../neff/stream.ts");
-  const waiting = Map.groupBy(copies, ({ member }) => member);
+  const waiting = byMember(copies);
   for await (const { name, chunks } of streamMembers(options.source, { onProgress: options.onProgress })) {
     const here = waiting.get(name);
     if (here === undefined) continue;

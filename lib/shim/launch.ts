@@ -23,6 +23,7 @@ const ENOEXEC = 8;
 /** Signals that the runtimes ignore and programs are born with: SIGPIPE, SIGXFSZ, and the C library's own 32. */
 const IGNORED_BY_RUNTIMES = [13, 25, 32];
 const CLOSE_RANGE_CLOEXEC = 4;
+const F_SETFD = 2;
 const SIGACTION_BYTES = 32;
 
 function main(): never {
@@ -49,6 +50,8 @@ function prepare(socket: number): void {
   if (typeof host === "number" || host.uid !== process.getuid?.()) fail("the fake machine belongs to another user", LaunchExit.failed);
   // Under Yama, a host that is no ancestor may reach this process only with its leave.
   prctl(PR_SET_PTRACER, host.pid);
+  // Node lets no descriptor be inherited, the standard ones neither.
+  for (const standard of [0, 1, 2]) native().syscall(syscalls.fcntl, standard, F_SETFD, 0);
   native().syscall(syscalls.close_range, 3, 2 ** 31 - 1, CLOSE_RANGE_CLOEXEC);
   const action = pinned(SIGACTION_BYTES);
   for (const signal of IGNORED_BY_RUNTIMES) native().syscall(syscalls.rt_sigaction, signal, action.address, 0, 8);

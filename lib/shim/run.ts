@@ -1,9 +1,11 @@
-import { spawn } from "node:child_process";
+/// <reference types="node" preserve="true" />
+import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { constants } from "node:os";
 import { resolve as resolvePath } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
+import { scriptBeside } from "../../ffi/builtin.ts";
 import { checkResult, Errno } from "../../ffi/errno.ts";
 import { ArgumentError } from "../../ffi/error.ts";
 import { native } from "../../ffi/native.ts";
@@ -48,7 +50,7 @@ export interface RunUnderFakeOptions extends FakeOptions {
   /** Whether signals to this process are passed on to the program; default true. Without it they do here what they do to any process. */
   readonly forwardSignals?: boolean;
   /** Called with the running process, for its streams and to send it signals. */
-  readonly started?: (child: ReturnType<typeof spawn>) => void;
+  readonly started?: (child: ChildProcess) => void;
 }
 
 /** How a program ended. */
@@ -122,7 +124,7 @@ function startThread(options: HostOptions): Host {
   const socket = privateSocket(process.pid);
   const listening = checkResult(listenAbstract(socket), "listen", { subject: socket });
   const connection = checkResult(connectAbstract(socket), "connect", { subject: socket });
-  const worker = new Worker(new URL("./host_worker.ts", import.meta.url), { workerData: { options, socket: listening } });
+  const worker = new Worker(scriptBeside(import.meta.url, "host_worker"), { workerData: { options, socket: listening } });
   const ended = new Promise<void>((resolve) => {
     worker.on("exit", () => resolve());
     worker.on("error", (error) => {
@@ -141,7 +143,7 @@ async function joinMachine(name: string, options: HostOptions): Promise<Host> {
   const socket = machineSocket(name, uid);
   let connection = connectAbstract(socket);
   if (connection === -ECONNREFUSED) {
-    const [file, ...flags] = runtimeCommand("./host_process.ts");
+    const [file, ...flags] = runtimeCommand("host_process");
     spawn(file!, [...flags, socket, JSON.stringify(options)], { stdio: ["ignore", "ignore", "inherit"], detached: true, cwd: "/" }).unref();
     for (const end = Date.now() + START_MS; connection === -ECONNREFUSED && Date.now() < end;) {
       await pause(NEWS_MS);
@@ -156,11 +158,14 @@ async function joinMachine(name: string, options: HostOptions): Promise<Host> {
 }
 
 /** The command that runs a file of this folder with this runtime, without the caller's project settings. */
-function runtimeCommand(file: string): readonly string[] {
-  const path = fileURLToPath(new URL(file, import.meta.url));
-  return native().runtime === "bun"
-    ? [process.execPath, "--no-env-file", path]
-    : [process.execPath, "run", "--quiet", "--allow-all", "--no-config", "--no-lock", "--unstable-ffi", path];
+function runtimeCommand(name: string): readonly string[] {
+  const path = fileURLToPath(scriptBeside(import.meta.url, name));
+  const flags = {
+    bun: ["--no-env-file"],
+    deno: ["run", "--quiet", "--allow-all", "--no-config", "--no-lock", "--unstable-ffi"],
+    node: [],
+  } as const;
+  return [process.execPath, ...flags[native().runtime], path];
 }
 
 /** The part of the options that the program's process is made from. */
@@ -169,7 +174,7 @@ type ProgramOptions = { readonly [Name in "env" | "stdio" | "started" | "forward
 function runProgram(
   host: Host, launchArguments: readonly string[], { env, stdio, started, forwardSignals }: ProgramOptions,
 ): Promise<RunResult> {
-  const [file, ...flags] = runtimeCommand("./launch.ts");
+  const [file, ...flags] = runtimeCommand("launch");
   const child = spawn(file!, [...flags, ...launchArguments], {
     stdio: (stdio ?? "inherit") as "inherit",
     env: (env ?? process.env) as NodeJS.ProcessEnv,
